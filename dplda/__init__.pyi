@@ -17,11 +17,11 @@ from .local._lplda import OLPLDA as OLPLDA
 from .local._memoized_reports import MemoizedReports as MemoizedReports
 from .local._randomized_response import RandomizedResponse as RandomizedResponse
 from .reading._topic_counts import private_topic_counts as private_topic_counts
-from .release._counts_file import load_counts as load_counts
+from .release._counts import TopicCounts as TopicCounts
+from .release._counts import load_counts as load_counts
 from .release._release import load_release as load_release
 from .release._release import save_release as save_release
 from .release._released_model import ReleasedModel as ReleasedModel
-from .release._topic_counts import TopicCounts as TopicCounts
 from .text._count_vectorizer import PrivateCountVectorizer as PrivateCountVectorizer
 from .text._topic_model import PrivateTopicModel as PrivateTopicModel
 from .word._hdplda import HDPLDA as HDPLDA

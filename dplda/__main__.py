@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from dplda._version import __version__
-from dplda.cli import _federation, _fit, _ledger, _options
+from dplda.cli import _counts, _federation, _fit, _ledger, _options
 from dplda.leaf._checks import escaped
 
 
@@ -84,12 +84,12 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="dplda",
         description="Differentially private topic models.",
-        epilog="A first example, with public texts that dplda holds: dplda fit "
+        epilog="A first example, with public texts that dplda ships with: dplda fit "
         "--example",
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(required=True, metavar="command")
-    for module in (_fit, _options, _ledger, _federation):
+    for module in (_fit, _counts, _options, _ledger, _federation):
         module.add_commands(commands.add_parser)
     return parser.parse_args(argv)
 
@@ -102,7 +102,7 @@ def _close_output() -> None:
 def _without_line(
     message: Warning | str, category: type[Warning], *_: object, **__: object
 ) -> str:
-    """A warning of a command: its place in the code says nothing to a user."""
+    """A warning of a command, without its place in the code."""
     text = f"{category.__name__}: {_printable(message)}"
     return textwrap.fill(text, 96) + "\n"
 

@@ -111,7 +111,7 @@ def wrap(patch: Any, owner: Any, name: str, around: Callable[..., Any]) -> None:
 # counts by group
 
 
-@around("reading._topic_counts:_shares", "tests/test_counts_by_group.py")
+@around("reading._groups:_shares", "tests/test_counts_by_group.py")
 def a_share_depends_on_other_users(original, users, group, counts, most):
     return original(users, group, counts, most) * (0.5 + 0.5 * counts.mean())
 

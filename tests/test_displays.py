@@ -57,6 +57,14 @@ def test_top_words_equal_a_naive_ranking(model):
         assert words == sorted(rank, key=rank.get, reverse=True)
 
 
+def test_words_that_a_topic_lacks_come_last():
+    table = Table([[0, 1, 9, 0], [0, 5, 5, 3]])
+    assert top_words(table, n_top_words=4) == [
+        ["x2", "x1", "x0", "x3"],
+        ["x1", "x3", "x2", "x0"],
+    ]
+
+
 def test_words_have_the_names_that_the_model_or_the_caller_gives(model, counts):
     assert top_words(Table([[1, 9, 1], [9, 1, 9]]), n_top_words=1) == [["x1"], ["x0"]]
     assert sorted(top_words(Table([[1.0, 2.0]]), ["a", "b"], 10)[0]) == ["a", "b"]

@@ -659,7 +659,7 @@ def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path):
     code, error = refused(
         capsys, "fit", tmp_path, "--epsilon", "1", "--out", os.devnull
     )
-    assert (code, "is no regular file" in error) == (1, True)
+    assert (code, "is not a regular file" in error) == (1, True)
 
 
 def test_features_are_private_and_in_the_order_of_the_texts(fitted, capsys, tmp_path):

@@ -703,11 +703,16 @@ def unsent(folder, monkeypatch, capsys):
         ("party", "coordinator-certificate", "missing.pem", "missing.pem"),
         ("party", "ledger", "missing/ledger", "missing/ledger"),
         ("party", "ledger", "words.txt", "words.txt is not a"),
-        ("party", "certificate", "stranger.pem", "is no certificate of the plan"),
+        ("party", "certificate", "stranger.pem", "is not a certificate of the plan"),
         ("party", "key", "south.key", "south.key holds no key of the certificate"),
         ("party", "plan", "words.txt", "words.txt is not a usable plan"),
         ("party", "out", "missing/x", "missing/x cannot be written"),
-        ("party", "out", "words.txt", "words.txt exists, and may have been paid for"),
+        (
+            "party",
+            "out",
+            "words.txt",
+            "words.txt exists, and its result may have been paid",
+        ),
     ],
 )
 def test_everything_is_checked_first(unsent, capsys, command, option, value, text):
@@ -899,7 +904,7 @@ def test_a_damaged_file_of_counts_is_refused(unsent, capsys):
     for damaged in (whole[:100], b"PK" + bytes(90), whole[:-30]):
         Path("damaged.npz").write_bytes(damaged)
         assert main(party_command("north", 1, "damaged.npz")) == 1
-        assert "damaged.npz holds no sparse counts" in capsys.readouterr().err
+        assert "damaged.npz does not hold sparse counts" in capsys.readouterr().err
 
 
 # words that the parties choose together

@@ -176,7 +176,7 @@ def test_a_file_that_is_no_ledger_is_one_line_and_exit_code_1(capsys, tmp_path):
     (tmp_path / "text").write_text("hello")
     Ledger(tmp_path / "ledger")
     for name, more, message in [
-        ("missing", [], "there is no file"),
+        ("missing", [], "missing does not exist"),
         ("text", [], "not a privacy ledger"),
         ("ledger", ["--delta", "2"], "delta must be"),
     ]:

@@ -10,8 +10,8 @@ from sklearn.base import BaseEstimator
 
 from dplda.datasets import make_topic_corpus
 from dplda.leaf._users import number_users
+from dplda.reading._groups import groups_of
 from dplda.reading._noisy_score import NORM, TOKEN_WEIGHT, _ratio, contributions
-from dplda.reading._topic_counts import groups_of
 
 X = make_topic_corpus(120, 40, 4, doc_length=60, random_state=0).data
 

@@ -163,7 +163,7 @@ def test_what_is_no_private_model_or_cannot_be_written_is_refused(
     for given, place, error, message in [
         (SubLDA(epsilon=1.0), path, NotFittedError, "not fitted"),
         (lda, path, TypeError, "'LatentDirichletAllocation' has no privacy_"),
-        (other, path, TypeError, "by their doc_topic_prior, and PrivateNMF has none"),
+        (other, path, TypeError, "and PrivateNMF has no doc_topic_prior"),
         (
             ["a diagnosis of Ann"],
             path,
@@ -453,7 +453,8 @@ def changed(header, *keys, value):
     return header
 
 
-GUARANTEE, COUNTING, NONE = "guarantee", "vectorizer", "none that a release can have"
+GUARANTEE, COUNTING = "guarantee", "vectorizer"
+NONE = "cannot have the settings of its vectorizer"
 LIES = [
     (("estimator",), ..., "fields"),
     (("pickle",), "gASV", "fields"),

@@ -364,8 +364,10 @@ def test_counts_of_another_model_or_unit_are_refused(released, X):
     users = counted(released, X, user_ids=np.arange(600) % 99)
     with pytest.raises(ValueError, match=r"protect one document .* counts one user"):
         report(released, counts=[users])
-    with pytest.raises(TypeError, match="must be tables of private_topic_counts"):
-        report(released, counts=[np.ones((3, K))])
+    without = private_topic_counts(released, X, epsilon=1.0)
+    for table, got in ((np.ones((3, K)), "ndarray"), (without, "no groups")):
+        with pytest.raises(TypeError, match=f"private_topic_counts with .*{got}"):
+            report(released, counts=[table])
     for names, error in (
         ({9: "a"}, ValueError),
         ({"a": "b"}, TypeError),

@@ -36,7 +36,7 @@ def ids():
 
 
 def exact(model, X, **options):
-    return private_topic_counts(model, X, epsilon=math.inf, **options)[0]
+    return private_topic_counts(model, X, epsilon=math.inf, **options).counts["all"][0]
 
 
 @pytest.mark.parametrize("soft", [False, True])
@@ -115,8 +115,8 @@ def test_every_count_gets_the_stated_noise():
     rng = np.random.default_rng(0)
     topics = GibbsLDA(400, max_iter=1, random_state=0).fit(rng.poisson(2.0, (30, 50)))
     X = rng.poisson(1.0, (20, 50))
-    noisy, guarantee = private_topic_counts(topics, X, epsilon=0.5)
-    z = (noisy - exact(topics, X)) / guarantee.noise_scale
+    table = private_topic_counts(topics, X, epsilon=0.5)
+    z = (table.counts["all"][0] - exact(topics, X)) / table.noise_scale
     assert stats.chi2.sf((z**2).sum(), z.size) > 1e-6
     assert stats.chi2.cdf((z**2).sum(), z.size) > 1e-6
     # a draw for each count: on a grid of 1e5 units a scale, two of 400 are equal in 2%
@@ -125,8 +125,9 @@ def test_every_count_gets_the_stated_noise():
 
 
 def test_the_guarantee_is_that_of_one_gaussian_release(model, X, ids):
-    counts, guarantee = private_topic_counts(model, X, epsilon=2.0, delta=1e-7)
-    assert counts.shape == (K,)
+    table = private_topic_counts(model, X, epsilon=2.0, delta=1e-7)
+    assert table.counts["all"].shape == (1, K)
+    guarantee = table.privacy_
     assert 1.99 < guarantee.epsilon <= 2.0
     assert (guarantee.unit, guarantee.delta, guarantee.sensitivity) == (
         "document",
@@ -142,7 +143,7 @@ def test_the_guarantee_is_that_of_one_gaussian_release(model, X, ids):
     assert guarantee.theorem == "docs/proofs_document.md"
     assert guarantee.trusted.endswith("nobody who sees the result")
     assert "the vocabulary" in str(guarantee)
-    _, of_users = private_topic_counts(model, X, epsilon=2.0, user_ids=ids)
+    of_users = private_topic_counts(model, X, epsilon=2.0, user_ids=ids).privacy_
     assert of_users.unit == "user"
     assert "one user" in of_users.relation
 
@@ -151,7 +152,7 @@ def test_the_guarantee_is_that_of_one_gaussian_release(model, X, ids):
 def test_a_ledger_is_charged_for_the_unit(unit, model, X, ids):
     ledger, users = Ledger(epsilon=3.0), ids if unit == "user" else None
     options = {"epsilon": 1.0, "ledger": ledger, "user_ids": users}
-    guarantees = [private_topic_counts(model, X, **options)[1] for _ in range(2)]
+    guarantees = [private_topic_counts(model, X, **options).privacy_ for _ in range(2)]
     entries = ledger.entries()
     assert {(entry.label, entry.unit) for entry in entries} == {
         ("private_topic_counts of SubLDA", unit)
@@ -174,25 +175,23 @@ def test_nothing_is_read_before_it_is_paid_for(model):
 def test_seeded_noise_is_repeatable_and_says_so(model, X):
     ledger = Ledger()
     with pytest.warns(SeededNoiseWarning, match="private_topic_counts"):
-        one, guarantee = private_topic_counts(
-            model, X, epsilon=1.0, random_state=3, ledger=ledger
-        )
+        one = private_topic_counts(model, X, epsilon=1.0, random_state=3, ledger=ledger)
     with pytest.warns(SeededNoiseWarning):
-        other, _ = private_topic_counts(model, X, epsilon=1.0, random_state=3)
-    assert_array_equal(one, other)
-    assert guarantee.seeded
+        other = private_topic_counts(model, X, epsilon=1.0, random_state=3)
+    assert_array_equal(one.counts["all"], other.counts["all"])
+    assert one.privacy_.seeded
     assert ledger.entries()[0].seeded
     secret = [private_topic_counts(model, X, epsilon=1.0) for _ in range(2)]
-    assert (secret[0][0] != secret[1][0]).all()
-    assert not secret[0][1].seeded
+    assert (secret[0].counts["all"] != secret[1].counts["all"]).all()
+    assert not secret[0].privacy_.seeded
 
 
 def test_without_noise_there_is_no_guarantee(model, X):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        _, guarantee = private_topic_counts(model, X, epsilon=math.inf, random_state=0)
-    assert guarantee.epsilon == math.inf
-    assert "exact" in guarantee.mechanism
+        table = private_topic_counts(model, X, epsilon=math.inf, random_state=0)
+    assert table.privacy_.epsilon == math.inf
+    assert "exact" in table.privacy_.mechanism
 
 
 @pytest.mark.parametrize(

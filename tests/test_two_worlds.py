@@ -66,7 +66,8 @@ def scores(X):
 
 
 def counts_of_topics(X):
-    return private_topic_counts(FITTED, X, epsilon=1.0, random_state=0)
+    table = private_topic_counts(FITTED, X, epsilon=1.0, random_state=0)
+    return table.counts["all"]
 
 
 SUBLDA = SubLDA(2, **BUDGET)

@@ -50,12 +50,11 @@ for k in np.argsort(distance):
 # Words by topic (`get_count_by_topics`) are released with the model. Documents by topic
 # are a further release, with a charge of its own.
 
-counts, guarantee = private_topic_counts(model, X, epsilon=1.0, ledger=ledger)
+table = private_topic_counts(model, X, epsilon=1.0, ledger=ledger)
+(counts,) = table.counts["all"]
 _, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
 axes[0].bar(range(10), model.components_.sum(axis=1))
 axes[0].set(title="amount of words (free)", xlabel="topic")
-axes[1].bar(
-    range(10), counts, yerr=2 * guarantee.noise_scale, capsize=2, color="#D55E00"
-)
+axes[1].bar(range(10), counts, yerr=2 * table.noise_scale, capsize=2, color="#D55E00")
 axes[1].set(title="documents (epsilon 1)", xlabel="topic")
 print(ledger)

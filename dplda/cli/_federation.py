@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 # loads a name at its first use: options and --help need nothing of it
+from dplda.cli._budget import add_agreement, add_budget
 from dplda.cli._federation_coordinator import add_up
 from dplda.cli._federation_party import fit_together
 from dplda.cli._federation_plan import ROUNDS, show_plan, write_plan
@@ -42,13 +43,13 @@ def add_commands(add_parser: AddParser) -> None:
     words.add_argument(
         "--candidates",
         type=Path,
-        help="the same, from a public file with one word per line, the most frequent "
-        "first",
+        help="the parties choose the words together, from a public file with one word "
+        "per line, the most frequent first",
     )
     words.add_argument(
         "--vocabulary",
         type=Path,
-        help="public file with one word per line, which are all used",
+        help="public file with one word per line; all are used",
     )
     plan.add_argument(
         "--max-features",
@@ -62,7 +63,7 @@ def add_commands(add_parser: AddParser) -> None:
         nargs="+",
         required=True,
         metavar="CERTIFICATE",
-        help="certificates (PEM), whose file names are those of the parties",
+        help="certificates (PEM); the name of each file is the name of its party",
     )
     plan.add_argument(
         "--out", type=Path, default=Path("plan.json"), help="file of the plan"
@@ -79,12 +80,7 @@ def add_commands(add_parser: AddParser) -> None:
         required=True,
         help="what is protected: each document, or all documents of a person",
     )
-    plan.add_argument(
-        "--epsilon", type=float, required=True, help="total epsilon of a unit"
-    )
-    plan.add_argument(
-        "--delta", type=float, default=1e-6, help="delta of (epsilon, delta)-privacy"
-    )
+    add_budget(plan.add_argument, "total epsilon of a unit", required=True)
     plan.add_argument(
         "--n-components", type=int, default=20, help="number of topics, also of --prior"
     )
@@ -98,13 +94,13 @@ def add_commands(add_parser: AddParser) -> None:
     plan.add_argument(
         "--word-vectors",
         action="store_true",
-        help="take the vectors of English words that dplda holds",
+        help="use the vectors of English words that dplda ships with",
     )
     plan.add_argument(
         "--max-iter",
         type=int,
-        help=f"number of rounds; default: {ROUNDS} of SubLDA without samples, else "
-        "that of the model",
+        help=f"number of rounds; default: {ROUNDS} for SubLDA without sampling, else "
+        "the model's",
     )
     plan.add_argument(
         "--subsampling-ratio",
@@ -118,14 +114,14 @@ def add_commands(add_parser: AddParser) -> None:
         "--lost",
         type=int,
         default=0,
-        help="parties that may drop out of the fit: the plan prints what they cost",
+        help="parties that may drop out of the fit; the plan prints their cost",
     )
     coordinator.add_argument("--host", default="127.0.0.1", help="address to listen at")
     coordinator.add_argument("--port", type=int, default=8000, help="port to listen at")
     coordinator.add_argument(
         "--state",
         type=Path,
-        help="file from which a coordinator goes on that was ended (default: that of "
+        help="file from which a restarted coordinator continues (default: the file of "
         "the plan, with .state)",
     )
     add_texts(party, "--user-column", "column that says whose text it is")
@@ -149,11 +145,7 @@ def add_commands(add_parser: AddParser) -> None:
     party.add_argument(
         "--delta", type=float, default=1e-6, help="delta of a new ledger"
     )
-    party.add_argument(
-        "--yes",
-        action="store_true",
-        help="spend the budget without asking, as without a terminal",
-    )
+    add_agreement(party.add_argument)
     party.add_argument(
         "--out",
         type=Path,
@@ -173,7 +165,7 @@ def add_commands(add_parser: AddParser) -> None:
             "--round-timeout",
             type=float,
             default=600.0,
-            help="seconds that a round may take, or the other side be silent in it",
+            help="seconds that a round, or a silence of the other side, may last",
         )
         parser.add_argument(
             "--start-timeout",

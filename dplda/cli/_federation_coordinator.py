@@ -7,20 +7,17 @@ import asyncio
 import logging
 import ssl
 import sys
-from typing import TYPE_CHECKING
 
 # loads a name at its first use: options and --help need nothing of it
 from dplda.cli._options import check_output
 from dplda.leaf._checks import check_integer, check_number
 
-if TYPE_CHECKING:
-    pass
 log = logging.getLogger("dplda.federated")
 LOG = "%(asctime)s %(name)s: %(message)s"
 
 
 def add_up(options: argparse.Namespace) -> None:
-    """Hand keys and sums on until the parties have their model."""
+    """Pass on keys and sums until the parties have their model."""
     from dplda.federated._certificates import certificate_of, check_dates, tls_context
     from dplda.federated._coordinator import Coordinator, Progress
     from dplda.federated._plan import Plan
@@ -67,13 +64,13 @@ def add_up(options: argparse.Namespace) -> None:
 
 
 def log_progress() -> None:
-    """Print what happens between the sides, and no other words of progress."""
+    """Log what happens between coordinator and parties, and nothing else."""
     logging.basicConfig(format=LOG)
     log.setLevel(logging.INFO)
 
 
 def check_timeouts(options: argparse.Namespace) -> None:
-    """Refuse times that are none."""
+    """Refuse times that are not positive numbers."""
     for name in ("round_timeout", "start_timeout"):
         option = f"--{name.replace('_', '-')}"
         check_number(option, getattr(options, name), 0, 1e9, closed="right")

@@ -7,19 +7,27 @@ import logging
 import math
 import ssl
 import sys
-import tempfile
 import zipfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 # loads a name at its first use: options and --help need nothing of it
 import dplda.federated
+from dplda.cli._budget import check_ledger, is_agreed
 from dplda.cli._federation_coordinator import check_timeouts, log_progress
 from dplda.cli._federation_plan import describe
-from dplda.cli._options import check_ledger, check_output, say, texts_of
+from dplda.cli._options import (
+    check_output,
+    kept,
+    save_words,
+    say,
+    texts_of,
+    words_beside,
+)
 from dplda.leaf._checks import check_delta, check_number
-from dplda.leaf._files import PUBLIC, reserved, write_atomically
+from dplda.leaf._files import reserved
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -45,7 +53,7 @@ def fit_together(options: argparse.Namespace) -> int:
     others = certificate_of(options.coordinator_certificate)
     name = plan.certificates().get(own)
     if name is None:
-        raise ValueError(f"{options.certificate} is no certificate of the plan")
+        raise ValueError(f"{options.certificate} is not a certificate of the plan")
     tls = tls_context(
         ssl.PROTOCOL_TLS_CLIENT, options.certificate, options.key, [others]
     )
@@ -62,7 +70,8 @@ def fit_together(options: argparse.Namespace) -> int:
         start_timeout=options.start_timeout,
     )
     describe(plan)
-    if not _is_wanted(options, plan):
+    question = f"Spend epsilon {plan.epsilon():.6g} of each {plan.unit}?"
+    if not is_agreed(options, question):
         return 1
     delta = None if options.ledger.exists() else options.delta
     ledger = dplda.privacy.Ledger(options.ledger, epsilon=options.budget, delta=delta)
@@ -77,15 +86,16 @@ def fit_together(options: argparse.Namespace) -> int:
             party.fit(line, partial(_keep_so_far, party, options.out))
         is_whole = True
     finally:  # what is paid for is kept, whatever has ended the fit
-        kept = _keep(party, options.out)
+        found = _paid_for(party, options.out)
+        written = None if found is None else kept(*found)
         if not is_whole:
             end = "without a model"
-            if kept is not None:
-                end = f"with a model of the rounds so far, {kept}"
+            if written is not None:
+                end = f"with a model of the rounds so far, {written}"
             print(f"The fit has ended {end}: {ledger}", file=sys.stderr)
-    if kept != options.out:
+    if written != options.out:
         raise OSError(
-            f"{options.out} cannot be written: the model is {kept}, and the other "
+            f"{options.out} cannot be written: the model is {written}, and the other "
             "parties have the same model"
         )
     say(f"{options.out}: the model that all parties have. It may be published.")
@@ -101,8 +111,8 @@ def _check_budget(options: argparse.Namespace, plan: Plan) -> None:
     if options.ledger.exists():
         if dplda.privacy.Ledger(options.ledger).epsilon == math.inf:
             raise ValueError(
-                f"{options.ledger} has no limit: others would decide what is spent; "
-                "give a ledger with a budget"
+                f"{options.ledger} has no limit, so that others would decide what is "
+                "spent; give a ledger with a budget"
             )
         return
     if options.budget is None:
@@ -120,52 +130,35 @@ def _check_budget(options: argparse.Namespace, plan: Plan) -> None:
         )
 
 
-def _is_wanted(options: argparse.Namespace, plan: Plan) -> bool:
-    """On a terminal, ask before spending."""
-    if options.yes or not sys.stdin.isatty():
-        return True
-    unit = "user" if plan.unit == "user" else "document"
-    answer = input(f"Spend epsilon {plan.epsilon():.6g} of each {unit}? [y/N] ")
-    is_yes = answer.strip().lower() in ("y", "yes")
-    if not is_yes:
-        say("Nothing was charged.")
-    return is_yes
-
-
-def _keep(party: Party, out: Path) -> Path | None:
-    """Write what a party has paid for, elsewhere if needed; None if it has nothing."""
-    try:
-        return _write(party, out)
-    except OSError as error:
-        print(f"{out} cannot be written ({error})", file=sys.stderr)
-        return _write(party, Path(tempfile.mkdtemp(prefix="dplda-"), out.name))
+def _paid_for(party: Party, out: Path) -> tuple[Callable[[Path], None], Path] | None:
+    """What writes the model of a party, or the words chosen for it, and where."""
+    if hasattr(party.model, "components_"):
+        return partial(_save, party), out
+    if party.words is not None and hasattr(party.words, "vocabulary_"):
+        return partial(save_words, words=party.words.vocabulary_), words_beside(out)
+    return None
 
 
 def _keep_so_far(party: Party, out: Path) -> None:
     """Write what a party has so far. A process that is killed leaves it."""
     try:
-        _write(party, out)
+        found = _paid_for(party, out)
+        if found is not None:
+            save, path = found
+            save(path)
     except Exception as error:  # it must not end the fit, at whose end it is told
         log.warning("%s cannot be written: %s", out, error)
 
 
-def _write(party: Party, out: Path) -> Path | None:
-    """Write a party's model, or the words chosen for it; None without both."""
+def _save(party: Party, out: Path) -> None:
+    """Write a party's model. Its words, if they were chosen, are in it."""
     from sklearn.pipeline import make_pipeline
 
-    words = out.with_name(f"{out.name}.words")
-    if hasattr(party.model, "components_"):
-        if party.words is None:
-            dplda.save_release(party.model, out, vocabulary=party.plan.words)
-        else:
-            dplda.save_release(make_pipeline(party.words, party.model), out)
-            words.unlink(missing_ok=True)  # the model has them
-        return out
-    if party.words is not None and hasattr(party.words, "vocabulary_"):
-        lines = [f"{word}\n" for word in party.words.vocabulary_]
-        write_atomically(words, "".join(lines).encode(), permissions=PUBLIC)
-        return words
-    return None
+    if party.words is None:
+        dplda.save_release(party.model, out, vocabulary=party.plan.words)
+    else:
+        dplda.save_release(make_pipeline(party.words, party.model), out)
+        words_beside(out).unlink(missing_ok=True)
 
 
 def _load(
@@ -191,8 +184,8 @@ def _load(
                 return sp.csr_array(sp.load_npz(file)), None
         except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
             raise ValueError(
-                f"{options.texts} holds no sparse counts (scipy.sparse.save_npz), or "
-                "is damaged"
+                f"{options.texts} does not hold sparse counts "
+                "(scipy.sparse.save_npz), or is damaged"
             ) from error
     found = texts_of(options, options.texts, options.id_column)
     users = found.ids if options.id_column is not None else None

@@ -24,7 +24,7 @@ ROUNDS = 40
 
 
 def write_plan(options: argparse.Namespace) -> None:
-    """Write a plan, and print what the parties compare by telephone."""
+    """Write a plan, and print what the parties compare by phone."""
     from dplda.federated._certificates import certificate_text
     from dplda.federated._plan import Plan
 
@@ -52,7 +52,10 @@ def write_plan(options: argparse.Namespace) -> None:
         parameters.setdefault("max_iter", ROUNDS)
     parties = {path.stem: certificate_text(path) for path in options.parties}
     if len(parties) < len(options.parties):
-        raise ValueError("two of --parties have one name, as which the files are named")
+        raise ValueError(
+            "two files of --parties have the same name, which is the name of a party; "
+            "rename one"
+        )
     plan = Plan(
         version=dplda.__version__,
         fit=uuid.uuid4().hex,
@@ -100,8 +103,8 @@ def describe(plan: Plan) -> None:
     keys = "X25519 and ML-KEM-768"
     if not plan.kem:
         keys = (
-            "X25519 alone: who records the messages and has a quantum computer later "
-            "reads sums with the noise of one party"
+            "X25519 alone: anyone who records the messages and later has a quantum "
+            "computer can read sums with the noise of one party"
         )
     words = f"{len(plan.words)} words"
     if plan.n_words is not None:
@@ -151,7 +154,7 @@ def _words(option: str, path: Path) -> list[str]:
 
 
 def _prior(path: Path, words: list[str]) -> np.ndarray:
-    """The topics of a release in these words, (n_components, n_words); else zeros."""
+    """The topics of a release (n_components, n_words), 0 for words that it lacks."""
     import numpy as np
 
     model = dplda.load_release(path)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dplda.leaf._checks import check_integer
-
-MOST_PERIODS = 10_000  # more is a mistake in --periods
 
 
 class Grouping(NamedTuple):
@@ -52,12 +49,13 @@ def add_groups(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="count a user as one in each of at most N months or weeks (default: as "
-        "one in all together)",
+        "one in all months or weeks together)",
     )
     add(
         "--cross",
         action="store_true",
-        help="one table of all combinations, which has more noise in proportion",
+        help="one table of all combinations; small groups have more noise in "
+        "proportion",
     )
 
 
@@ -66,9 +64,9 @@ def groupings(options: argparse.Namespace) -> dict[str, Grouping]:
     if len(options.by) != len(options.levels):
         raise ValueError(
             f"{len(options.by)} --by and {len(options.levels)} --levels are given: "
-            "each --by COLUMN needs the list of all its groups, which is public and "
-            "never read from the texts. Give --levels FILE with one group per line, or "
-            "periods, --by-month COLUMN --periods 2025-12:2026-11"
+            "each --by COLUMN needs a public list of all its groups, which is never "
+            "read from the texts. Give --levels FILE with one group per line, or count "
+            "by periods: --by-month COLUMN --periods 2025-12:2026-11"
         )
     found = {}
     for column, path in zip(options.by, options.levels):
@@ -111,13 +109,13 @@ def given_groups(
 
 
 def month_of(cell: str) -> str:
-    """The month of a date; empty if it is none."""
+    """The month of a date; empty for a cell that is not a date."""
     day = _date(cell)
     return "" if day is None else f"{day:%Y-%m}"
 
 
 def week_of(cell: str) -> str:
-    """The ISO week of a date; empty if it is none."""
+    """The ISO week of a date; empty for a cell that is not a date."""
     day = _date(cell)
     if day is None:
         return ""
@@ -135,26 +133,19 @@ def _date(cell: str) -> date | None:
 def _periods(kind: str, text: str) -> list[str]:
     """All months or weeks from the first to the last."""
     first, _, last = text.partition(":")
-    form = r"\d{4}-\d\d" if kind == "month" else r"\d{4}-W\d\d"
-    group, add = (month_of, "-01") if kind == "month" else (week_of, "-1")
-    periods: list[str] = []
+    group, first_day = (month_of, "-01") if kind == "month" else (week_of, "-1")
     try:
-        if not (re.fullmatch(form, first) and re.fullmatch(form, last)):
+        begin = date.fromisoformat(first + first_day).toordinal()
+        end = date.fromisoformat(last + first_day).toordinal()
+        # a day of each week, which has a day in each month
+        days = [*range(begin, end, 7), end]
+        names = [group(date.fromordinal(day).isoformat()) for day in days]
+        if (names[0], names[-1]) != (first, last):
             raise ValueError
-        day, end = (date.fromisoformat(each + add) for each in (first, last))
-        while day <= end and len(periods) < MOST_PERIODS:
-            name = group(day.isoformat())
-            if name not in periods[-1:]:
-                periods.append(name)
-            day += timedelta(days=7)
-        if group(end.isoformat()) not in periods[-1:]:
-            periods.append(group(end.isoformat()))
-        if day <= end or periods[0] != first or periods[-1] != last:
-            raise ValueError
-    except (ValueError, IndexError, OverflowError):
+    except ValueError:
         example = "2025-12:2026-11" if kind == "month" else "2026-W01:2026-W52"
         raise ValueError(
             f"--periods must be the first and the last {kind}, such as {example}, got "
             f"{text!r}"
         ) from None
-    return periods
+    return list(dict.fromkeys(names))

@@ -27,7 +27,9 @@ COLUMNS = (
 
 def add_commands(add_parser: AddParser) -> None:
     """Add the commands of ``dplda ledger``."""
-    add_command = command_group(add_parser, "ledger", "look into a privacy ledger")
+    add_command = command_group(
+        add_parser, "ledger", "inspect a privacy ledger, or cancel an entry"
+    )
     show = add_command("show", _show, "Print what was spent, on what and when.")
     show.add_argument("file", help=FILE)
     show.add_argument(
@@ -40,15 +42,17 @@ def add_commands(add_parser: AddParser) -> None:
         _check,
         "Compare a ledger with a limit, and with what was released. Exit code 0: all "
         "is well. 1: more was spent, or the ledger does not know a release or a "
-        "receipt, for instance because an old copy was put in its place. 2: a file "
-        "cannot be read, or an option is wrong.",
+        "receipt, for instance because an old copy has replaced it. 2: a file cannot "
+        "be read, or an option is wrong.",
     )
     check.add_argument("file", help=FILE)
     check.add_argument(
-        "--max-epsilon", type=float, help="most that may be spent; default: the budget"
+        "--max-epsilon",
+        type=float,
+        help="largest epsilon that may be spent (default: the budget)",
     )
     check.add_argument(
-        "--delta", type=float, help="delta of the limit; default: the ledger's"
+        "--delta", type=float, help="delta of the limit (default: the ledger's)"
     )
     check.add_argument(
         "--releases",
@@ -68,9 +72,9 @@ def add_commands(add_parser: AddParser) -> None:
     cancel = add_command(
         "cancel",
         _cancel,
-        "Cancel an entry that is reserved, whose fit has released nothing. If the fit "
-        "still runs, it ends with an error before its first release. An entry whose "
-        "releases have begun is not canceled.",
+        "Cancel a reserved entry, whose fit has released nothing. A fit that still "
+        "runs ends with an error before its first release. An entry whose releases "
+        "have begun cannot be canceled.",
     )
     cancel.add_argument("file", help=FILE)
     cancel.add_argument(
@@ -108,26 +112,26 @@ def _check(options: argparse.Namespace) -> int:
         say("A model without a receipt was charged to no ledger.")
     if any(receipt and not receipt.startswith(own) for receipt in unknown):
         say(
-            "A receipt is that of another ledger: its first eight digits are not those "
-            "of this one. Check the model or receipt with the ledger that was charged "
-            "for it."
+            "A receipt belongs to another ledger: its first eight digits differ from "
+            "the digits of this ledger. Check the model or receipt with the ledger "
+            "that was charged for it."
         )
     if any(receipt.startswith(own) for receipt in unknown):
         say(
-            "The ledger lacks entries that it had. It may be an older copy: charge "
-            "nothing to it, and cancel no entry, until this is explained."
+            "The ledger lacks entries that it had. It may be an older copy: do not "
+            "charge it, and do not cancel an entry, until you know why."
         )
     return 1 if unknown or not spent <= limit else 0
 
 
 def _cancel(options: argparse.Namespace) -> None:
     _existing(options.file).cancel(options.number)
-    print(f"entry {options.number} is canceled, and counts no more")
+    print(f"entry {options.number} is canceled, and no longer counts")
 
 
 def _existing(file: str) -> dplda.privacy.Ledger:
     if not os.path.exists(file):  # opening a missing ledger would create it
-        raise FileNotFoundError(f"there is no file {file}")
+        raise FileNotFoundError(f"the file {file} does not exist")
     return dplda.privacy.Ledger(file)
 
 

@@ -5,20 +5,25 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import sys
+import tempfile
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
 from dplda.leaf._checks import escaped
-from dplda.leaf._files import check_writable, write_atomically
+from dplda.leaf._files import PUBLIC, check_writable, write_atomically
 from dplda.text._text_files import Texts, TextStream, stream_texts
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
+    from dplda import ReleasedModel
+
 MODEL = "file that dplda fit or save_release wrote"
+USERS = "column that says whose text it is: protects users"
 
 # ``add_parser(name, help=..., ...)`` of the object that `add_subparsers` returns
 AddParser: TypeAlias = Callable[..., argparse.ArgumentParser]
@@ -71,7 +76,7 @@ def add_texts(
     add(
         "--encoding",
         default="utf-8",
-        help="of the files, such as cp1252 (default: %(default)s)",
+        help="encoding of the files, such as cp1252 (default: %(default)s)",
     )
     add("--separator", help="character between the columns of CSV (default: a comma)")
 
@@ -79,7 +84,7 @@ def add_texts(
 def texts_of(
     options: argparse.Namespace, path: Path, id_column: str | None = None
 ) -> Texts:
-    """Read texts of files in the form that the options name. Private."""
+    """Texts of files, read as the options say. Private."""
     return stream_of(options, path, id_column).all()
 
 
@@ -107,36 +112,67 @@ def check_output(path: Path, *inputs: Path | None, is_new: bool = False) -> None
     """Refuse early a file that cannot be written at the end, or that holds an input."""
     if is_new and path.is_file():
         raise FileExistsError(
-            f"{path} exists, and may have been paid for; write to another file"
+            f"{path} exists, and its result may have been paid for; write to another "
+            "file"
         )
     if any(given is not None and path.resolve() == given.resolve() for given in inputs):
         raise ValueError(f"{path} would be overwritten; write to another file")
     if path.exists() and not path.is_file():  # a device would be replaced by a file
-        raise ValueError(f"{path} is no regular file; write to another file")
+        raise ValueError(f"{path} is not a regular file; write to another file")
     check_writable(path)
 
 
-def check_ledger(path: Path, epsilon: float | None = None) -> None:
-    """Refuse at the start a ledger that could not be charged."""
-    if path.exists():
-        dplda.privacy.Ledger(path, epsilon=epsilon)
-    else:
-        check_writable(path)
+def kept(save: Callable[[Path], object], path: Path) -> Path:
+    """Write what is paid for: at its place, or elsewhere if that fails."""
+    try:
+        save(path)
+        return path
+    except OSError as error:
+        other = Path(tempfile.mkdtemp(prefix="dplda-"), path.name)
+        save(other)
+        print(
+            f"{path} cannot be written ({error.strerror or error}): it is {other}",
+            file=sys.stderr,
+        )
+        return other
+
+
+def words_beside(out: Path) -> Path:
+    """The file of the words of a model that has no topics yet."""
+    return out.with_name(f"{out.name}.words")
+
+
+def save_words(path: Path, words: Iterable[str]) -> None:
+    """Write released words, one a line."""
+    data = "".join(f"{word}\n" for word in words).encode()
+    write_atomically(path, data, permissions=PUBLIC)
+
+
+def model_of_texts(path: Path) -> ReleasedModel:
+    """A published model that counts words of texts."""
+    model = dplda.load_release(path)
+    if model.vectorizer_ is None:
+        raise ValueError(
+            f"{path} does not say how to count words; save a pipeline of vectorizer "
+            "and model, as dplda fit does"
+        )
+    return model
 
 
 def say(text: str) -> None:
-    """Print a paragraph; it may have names of files, which cannot move a cursor."""
+    """Print a paragraph. Names of files in it cannot move a cursor."""
     print(textwrap.fill(escaped(" ".join(text.split())), 96))
 
 
 def show_topics(model: BaseEstimator, words: Sequence[str] | None = None) -> None:
     """Print share, evidence and typical words of each topic, weak ones last."""
-    from dplda.core._signal import MEANING, NOT_TESTED  # not for options and --help
-    from dplda.reading._displays import is_tested, list_topics
+    # not for options and --help
+    from dplda.core._signal import MEANING, NOT_TESTED, is_tested
+    from dplda.reading._displays import list_topics
 
     say(
-        "Topics, with their share of all words, how clearly each is confirmed (z), and "
-        "the ten words that distinguish them most:"
+        "Topics, with their share of all words, the evidence that they are more than "
+        "noise (z), and the ten words that distinguish them most:"
     )
     tested = is_tested(model)
     for topic in list_topics(model, words):
@@ -195,8 +231,8 @@ def add_commands(add_parser: AddParser) -> None:
     parser = add_parser(
         "transform",
         help="write topic weights of texts, for a published model",
-        description="Write the topic weights of texts, one row a text and in their "
-        "order. The output is as private as the texts.",
+        description="Write the topic weights of texts, one row a text, in the order of "
+        "the texts. The output is as private as the texts.",
     )
     parser.set_defaults(command=_transform)
     parser.add_argument("model", type=Path, help=MODEL)
@@ -246,12 +282,7 @@ def _names_in(path: Path) -> dict[int, str]:
 
 def _transform(options: argparse.Namespace) -> None:
     check_output(options.out, options.model, options.texts)
-    model = dplda.load_release(options.model)
-    if model.vectorizer_ is None:
-        raise ValueError(
-            f"{options.model} does not say how to count words; save a pipeline of "
-            "vectorizer and model, as dplda fit does"
-        )
+    model = model_of_texts(options.model)
     found = texts_of(options, options.texts, options.id_column)  # private
     weights = model.transform(found.texts)  # private
     table = [[f"topic_{k}" for k in range(weights.shape[1])]]
@@ -264,6 +295,6 @@ def _transform(options: argparse.Namespace) -> None:
     write_atomically(options.out, file.getvalue().encode())
     say(
         f"Features: {options.out}, {weights.shape[0]} rows of {weights.shape[1]} topic "
-        "weights. These are functions of the texts, which epsilon does not cover: keep "
-        "the file as private as the texts. Only its owner can read it."
+        "weights. Epsilon does not cover them, because they are functions of the "
+        "texts: keep the file as private as the texts. Only its owner can read it."
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from sklearn.base import BaseEstimator
@@ -29,6 +30,10 @@ from dplda.privacy._guarantee import as_statement
 __all__ = ["pipeline_guarantee"]
 
 Origin: TypeAlias = tuple[str, str]  # an input of a fit, and its origin
+FROM_SEEDS = (
+    "was drawn from a given seed, and cancels if the seeds are equal: leave "
+    "random_state=None"
+)
 
 
 def pipeline_guarantee(pipeline: Pipeline) -> Guarantee:
@@ -93,10 +98,7 @@ def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Gua
     _check_alike(parts)
     leaks = [_leak(name) for name, step in others if _learned_in_the_open(step)]
     if not seeds_differ and sum(part.seeded for part in parts) > 1:
-        leaks.append(
-            "the noise of two steps was drawn from a given seed, and cancels if the "
-            "seeds are equal: leave random_state=None"
-        )
+        leaks.append(f"the noise of two steps {FROM_SEEDS}")
     assumptions = [sentence for part in parts for sentence in part.assumptions]
     origins = _origins_of_words(others)
     origins += [origin for part in parts for origin in part.provenance]
@@ -106,25 +108,35 @@ def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Gua
         if any(_chose_words(step) for _, step in private):
             assumptions = [each for each in assumptions if each != COLUMNS]
         origins = _known(origins)
+    return replace(
+        added_up(parts, leaks),
+        sensitivity=1.0,
+        assumptions=(*dict.fromkeys(assumptions), *_public_settings(others)),
+        provenance=tuple(dict.fromkeys(origins)),
+    )
+
+
+def added_up(parts: Sequence[Guarantee], leaks: Sequence[str] = ()) -> Guarantee:
+    """The first guarantee, with the cost of all: releases about the same units.
+
+    `leaks` say in words what was released without privacy.
+    """
     delta = max(part.delta for part in parts)
     paid = [charged(part) for part in parts]
     events = [event for own, _ in paid for event in own]
     events += [NonPrivate() for _ in leaks]
     distance = math.fsum(own for _, own in paid)
-    return Guarantee(
-        unit=parts[0].unit,
-        relation=parts[0].relation,
+    assumptions = [sentence for part in parts for sentence in part.assumptions]
+    return replace(
+        parts[0],
         epsilon=epsilon_of(events, delta, total_variation=distance),
         delta=delta,
         mechanism="; ".join([*leaks, *dict.fromkeys(part.mechanism for part in parts)]),
-        sensitivity=1.0,
         noise_scale=None,
         seeded=any(part.seeded for part in parts),
-        assumptions=(*dict.fromkeys(assumptions), *_public_settings(others)),
+        assumptions=tuple(dict.fromkeys(assumptions)),
         events=tuple(events),
         total_variation=distance,
-        provenance=tuple(dict.fromkeys(origins)),
-        trusted=parts[0].trusted,
         ledger=parts[-1].ledger,
         receipt=parts[-1].receipt,
         theorem="docs/accounting.md",

@@ -1,4 +1,4 @@
-"""Which words and which topics of a noisy topic-word table stand out.
+"""Which words and topics of a noisy topic-word table stand out, and their orders.
 
 Everything here is a function of released values and of public constants.
 ``docs/reading_topics.md`` describes the test, and ``benchmarks/topic_signal.py``
@@ -17,7 +17,8 @@ from dplda.leaf._messages import warn_user
 from dplda.privacy import LowSignalWarning
 from dplda.privacy._streams import Purpose, Streams
 
-# probability that noise alone makes any word of a topic stand out
+# probability that noise alone makes any word of a topic stand out, or any topic of a
+# table of counts differ between groups
 FALSE_POSITIVES = 0.05
 ODDS = 2.0  # a word that stands out at least doubles the odds of its topic
 FALSE_TOPICS = 0.1  # highest expected share of noise among the topics that are shown
@@ -65,6 +66,50 @@ def standing_words(components: np.ndarray, components_std: np.ndarray) -> np.nda
         std = np.sqrt(variance * of_word + share**2 * variance.sum())
         mask[k] = components[k] - share * sizes[k] > threshold * std
     return mask
+
+
+def standing(model: BaseEstimator) -> np.ndarray | None:
+    """Mask of the words that stand out in each topic; None for unknown noise."""
+    std = getattr(model, "components_std_", None)
+    if std is None or not np.any(std):
+        return None
+    return standing_words(model.components_, std)
+
+
+def relevance(components: np.ndarray, weight: float = 0.5) -> np.ndarray:
+    """The relevance of words to topics (C. Sievert, K. Shirley, LDAvis, 2014).
+
+    Weight 1 ranks words by probability: words that are frequent everywhere come first
+    in every topic. Weight 0 ranks them by lift, the probability in the topic over that
+    in all topics: rare words come first, and their released counts are mostly noise.
+    Words that a topic lacks come last.
+    """
+    p = components / components.sum(axis=1, keepdims=True)
+    overall = components.sum(axis=0) / components.sum()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scores = np.log(p) - (1 - weight) * np.log(overall)
+    return np.where(p > 0, scores, -np.inf)
+
+
+def by_share(model: BaseEstimator) -> tuple[np.ndarray, np.ndarray]:
+    """The topics by their shares, weak ones last, and a mask of the weak ones.
+
+    A model without `weak_topics_`, such as a baseline, has no weak ones.
+    """
+    sizes = model.components_.sum(axis=1)
+    weak = np.asarray(getattr(model, "weak_topics_", np.zeros(len(sizes), bool)))
+    return np.lexsort((-sizes, weak)), weak
+
+
+def evidence_of(model: BaseEstimator) -> np.ndarray:
+    """The evidence of each topic; NaN for topics that were not tested."""
+    untested = np.full(len(model.components_), np.nan)
+    return np.asarray(getattr(model, "topic_evidence_", untested))
+
+
+def is_tested(model: BaseEstimator) -> bool:
+    """Whether the topics of a model were tested."""
+    return not np.isnan(evidence_of(model)).all()
 
 
 def with_signal(
@@ -131,15 +176,15 @@ def warn_if_weak(estimator: BaseEstimator, instead: str | None = None) -> None:
     signal = getattr(estimator, "signal_to_noise_", None)
     n_read = np.count_nonzero(~weak)
     is_noisy = signal is not None and signal < SMALLEST_SIGNAL
-    is_tested = not np.isnan(estimator.topic_evidence_).all()
+    tested = is_tested(estimator)
     without_noise = not np.any(getattr(estimator, "components_std_", 1.0))
-    if len(weak) == 1 or (without_noise and not is_tested):
+    if len(weak) == 1 or (without_noise and not tested):
         return
     if not (is_noisy or n_read < FEWEST_TOPICS * len(weak)):
         return
     facts = f"{len(weak) - n_read} of {len(weak)} topics of {name} are weak"
     meaning = "they are not shown to be more than noise"
-    if not is_tested:
+    if not tested:
         facts = f"all topics of {name} are weak, because they are not tested"
         meaning = "nobody knows which of them are more than noise"
     first = ""

@@ -66,8 +66,8 @@ def coherence(
 
     Notes
     -----
-    **Privacy.** For private texts no epsilon covers it: co-occurrences in single
-    documents enter it without noise.
+    **Privacy.** No epsilon covers the coherence of private texts: it counts
+    co-occurrences in single documents without noise.
 
     References
     ----------
@@ -125,8 +125,8 @@ def coherence(
 def topic_diversity(components: ArrayLike, *, n_top_words: int = 25) -> float:
     """Compute the share of different words among the top words of all topics [1]_.
 
-    Noise makes topics different. A diversity near 1 is a good sign only next to a good
-    coherence.
+    Noise makes topics different. A diversity near 1 is a good sign only if the
+    coherence is good, too.
 
     Parameters
     ----------

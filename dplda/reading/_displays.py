@@ -8,7 +8,7 @@ from typing import TypedDict
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from dplda.core._signal import standing_words
+from dplda.core._signal import by_share, evidence_of, relevance, standing
 from dplda.core._texts import (
     check_model,
     column_words,
@@ -20,7 +20,7 @@ from dplda.leaf._checks import check_integer
 
 
 class TopicRow(TypedDict):
-    """One topic in a list: its row in the table, and what to know of it."""
+    """One topic in a list: its row in the table, and its facts."""
 
     topic: int
     share: float
@@ -30,17 +30,10 @@ class TopicRow(TypedDict):
 
 
 def rank_words(components: np.ndarray, n_top_words: int) -> np.ndarray:
-    """Indices (n_components, n_top_words) of topics' words, by probability times lift.
-
-    By probability alone, words that are frequent everywhere come first in every topic.
-    By lift alone, rare words come first, and their released counts are mostly noise.
-    The product ranks like the relevance of LDAvis (C. Sievert, K. Shirley, 2014) with
-    weight 1/2.
-    """
+    """Indices (n_components, n_top_words) of topics' words, by relevance."""
     check_integer("n_top_words", n_top_words, 1)
-    marginal = components.sum(axis=0) / components.sum()
-    relevance = 2 * np.log(_word_probabilities(components)) - np.log(marginal)
-    return np.argsort(-relevance, axis=1, kind="stable")[:, :n_top_words]
+    order = np.argsort(-relevance(components), axis=1, kind="stable")
+    return order[:, :n_top_words]
 
 
 def top_words(
@@ -52,8 +45,8 @@ def top_words(
 ) -> list[list[str]]:
     """List the words that distinguish each topic from the others, the best first.
 
-    Words are ranked by probability times lift, the probability in the topic over that
-    in all topics.
+    Words are ranked by probability times lift. Lift is the probability in the topic
+    over the probability in all topics.
 
     Parameters
     ----------
@@ -92,11 +85,14 @@ def top_words(
     [['bread', 'oven'], ['sea', 'ship']]
     """
     model, names = _with_names(estimator, feature_names)
-    marked = _noise(model) & mark_noise
-    return [
-        [f"{names[v]}?" if marked[k, v] else str(names[v]) for v in topic]
-        for k, topic in enumerate(rank_words(model.components_, n_top_words))
-    ]
+    best = rank_words(model.components_, n_top_words)
+    words = [[names[v] for v in topic] for topic in best]
+    # a model of texts holds the model that knows its noise
+    stands = standing(getattr(model, "model_", model))
+    if stands is None or not mark_noise:
+        return words
+    marks = np.where(np.take_along_axis(stands, best, axis=1), "", "?")
+    return [[*map("".join, zip(*each))] for each in zip(words, marks.tolist())]
 
 
 def _steps(estimator: BaseEstimator) -> list[tuple[str, BaseEstimator]]:
@@ -131,30 +127,6 @@ def _with_names(
     return model, names
 
 
-def _noise(estimator: BaseEstimator) -> np.ndarray:
-    """Mask (n_components, n_words) of words that do not stand out of the noise."""
-    model = getattr(estimator, "model_", estimator)  # of a model of texts
-    std = getattr(model, "components_std_", None)
-    if std is None or not np.any(std):
-        return np.zeros(estimator.components_.shape, bool)
-    return ~standing_words(estimator.components_, std)
-
-
-def in_order(estimator: BaseEstimator) -> tuple[np.ndarray, np.ndarray]:
-    """The topics by their shares, weak ones last, and a mask of the weak ones.
-
-    A model without `weak_topics_`, such as a baseline, has no weak ones.
-    """
-    sizes = estimator.components_.sum(axis=1)
-    weak = getattr(estimator, "weak_topics_", np.zeros(len(sizes), bool))
-    return np.lexsort((-sizes, weak)), weak
-
-
-def is_tested(estimator: BaseEstimator) -> bool:
-    """Whether the topics of a model were tested."""
-    return not np.isnan(getattr(estimator, "topic_evidence_", np.nan)).all()
-
-
 def list_topics(
     estimator: BaseEstimator, feature_names: Sequence[str] | None = None
 ) -> list[TopicRow]:
@@ -162,10 +134,10 @@ def list_topics(
 
     A question mark follows a word that does not stand out of the noise.
     """
-    order, weak = in_order(estimator)
+    order, weak = by_share(estimator)
     components = estimator.components_
     share = components.sum(axis=1) / components.sum()
-    evidence = getattr(estimator, "topic_evidence_", np.full(len(share), np.nan))
+    evidence = evidence_of(estimator)
     words = top_words(estimator, feature_names, mark_noise=True)
     return [
         {
@@ -177,7 +149,3 @@ def list_topics(
         }
         for k in order
     ]
-
-
-def _word_probabilities(components: np.ndarray) -> np.ndarray:
-    return components / components.sum(axis=1, keepdims=True)

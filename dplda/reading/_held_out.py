@@ -1,4 +1,4 @@
-"""What topics say of words that were held out, and of words new to a document."""
+"""How well topics predict held-out words, and words that are new in a document."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from dplda.core._perplexity import (
     split_documents,
 )
 
-DOC_TOPIC_PRIOR = 0.1  # that of `held_out_perplexity`
+DOC_TOPIC_PRIOR = 0.1  # as in `held_out_perplexity`
 SMALLEST = 1e-12  # probability of all words that a document lacks: rounding
 
 
 class HeldOutScores(NamedTuple):
     """Log-likelihoods of held-out tokens, in nats; higher is better.
 
-    The gains are those over word frequencies of the table itself, which are the column
-    sums of `components`, on the same tokens. With one topic they are 0.
+    A gain is the difference to the word frequencies of the table itself, the column
+    sums of `components`, on the same tokens. It is 0 for one topic.
 
     Parameters
     ----------
     token, document : float
-        Mean over held-out tokens, and over documents of the mean of their tokens.
+        Mean over held-out tokens, and mean over documents of the means of their tokens.
     new_word : float
-        Mean over held-out tokens of words that the observed half of the document lacks,
-        given that it lacks them: probabilities sum to 1 over such words. NaN if there
-        are none.
+        Mean over held-out tokens of words that the observed half of the document lacks.
+        The probabilities of these words are scaled to sum to 1. NaN if there are no
+        such tokens.
     token_gain, document_gain, new_word_gain : float
         What the topics add to these.
     """
@@ -58,17 +58,17 @@ def held_out_scores(
     """Score held-out tokens of documents, and what topics add to word frequencies.
 
     The topic weights of a document are inferred from one half of its tokens, and the
-    other half is scored, as in `held_out_perplexity`. That perplexity rewards the
-    repetition of words that the observed half has, which fine-grained clusters of words
-    that never saw a document predict as well. Only knowledge of what goes together
-    predicts which words are *new* in a document.
+    other half is scored, as in `held_out_perplexity`. The perplexity rewards a model
+    for predicting that words repeat. Clusters of similar words predict that, too,
+    without any document. Only a model that knows which words occur together predicts
+    the words that are *new* in a document.
 
     Parameters
     ----------
     components : array-like of shape (n_components, n_words)
         Pseudo-counts or probabilities of each topic's words, as in
-        ``estimator.components_``. Probabilities alone have no topic sizes: multiply
-        them by the shares of the topics, which the gains need.
+        ``estimator.components_``. The gains need the sizes of the topics: multiply
+        probabilities by the shares of the topics.
     X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
         Word counts of documents that the table was not trained on.
     transform : callable or None, default=None
@@ -137,7 +137,8 @@ def held_out_scores(
             "X holds no words to score; pass documents with at least two words"
         )
     with np.errstate(invalid="ignore"):  # no new word
-        scores, marginals = sums[:, 1] / sums[:, 0], sums[:, 2] / sums[:, 0]
+        scores = sums[:, 1] / sums[:, 0]
+        marginals = sums[:, 2] / sums[:, 0]
     return HeldOutScores(*map(float, (*scores, *(scores - marginals))))
 
 
@@ -146,8 +147,8 @@ def _sums(
 ) -> np.ndarray:
     """Sums over tokens, documents and new words of 1 and two log-likelihoods.
 
-    `log_p` (3, entries of `scored`) has them, and `new` (2, n_docs) the probabilities
-    of all words that a document's observed half lacks.
+    `log_p` (3, entries of `scored`) holds the summands. `new` (2, n_docs) holds the
+    probabilities of all words that a document's observed half lacks.
     """
     n_docs, n_words = scored.shape
     row = np.repeat(np.arange(n_docs), np.diff(scored.indptr))

@@ -2,7 +2,7 @@
 
 Mechanism (Gaussian). A document, or all documents of a user together, contributes two
 numbers: the log-likelihood of its held-out tokens relative to a public reference, and
-the number of these tokens. Both are bounded, so that their L2 norm is at most a public
+the number of these tokens. Both are bounded: their L2 norm is at most a public
 constant, which is checked in integers. ``docs/proofs_document.md`` has the proof.
 """
 
@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,20 +32,11 @@ from dplda.leaf._users import number_users
 from dplda.privacy import Guarantee, Ledger
 
 SCORE = "summed gains and number of held-out tokens"
-# The number of tokens needs less precision than the gain, which is a small part of its
-# bound. The standard error is least at the root of this part: 0.6 is best for 0.54 nats
-# of 1.5.
+# Weight of the number of tokens next to the gain, which needs more precision. The
+# standard error is smallest at the square root of gain over `clip`: 0.6 is best for a
+# gain of 0.54 nats and a clip of 1.5.
 TOKEN_WEIGHT = 0.6
 NORM = math.hypot(1.0, TOKEN_WEIGHT)
-
-
-class _Shard(Protocol):
-    def users(self) -> np.ndarray | None:
-        """The user of each document, by number; None if documents are protected."""
-
-
-class _Shards(Protocol):
-    shards: Sequence[_Shard]
 
 
 @dataclass(frozen=True)
@@ -93,14 +82,14 @@ def noisy_score(
         public. None takes the word totals of the model. To compare models, pass the
         same reference for all.
     max_tokens : int, default=50
-        Number of held-out tokens, at least 1, from which on a document, or a user,
-        weighs no more; about half of all are held out. A public constant.
+        Largest number of held-out tokens of a document, or of a user, that count, at
+        least 1. About half of all tokens are held out. A public constant.
     clip : float, default=1.5
         Bound on the gain per token of a document, or of a user, in nats, from 0.001 to
         1000. A public constant.
     user_ids : array-like of shape (n_docs,), default=None
-        The user that each document belongs to, whose documents then count as one. A
-        CountShards has its own.
+        The user that each document belongs to. All documents of a user then count as
+        one. A CountShards has its own user ids.
     ledger : Ledger, str or path-like, default=None
         Where the score is charged.
     random_state : int, RandomState instance or None, default=None
@@ -112,9 +101,9 @@ def noisy_score(
     score : NoisyScore
         `gain`, the mean log-likelihood of a held-out token under the model minus that
         under the reference, in nats, from -`clip` to `clip`. `standard_error`, the
-        standard deviation of the noise in it, infinite if the noise exceeds the number
-        of tokens. `perplexity`, that of documents whose words have the frequencies of
-        the reference. And `privacy_`.
+        standard deviation of its noise, infinite if the noise exceeds the number of
+        tokens. `perplexity`, for documents whose words have the frequencies of the
+        reference. And `privacy_`.
 
     Raises
     ------
@@ -130,8 +119,8 @@ def noisy_score(
     Relation: one unit is added, removed, or becomes empty. Sensitivity: ``max_tokens *
     sqrt(1.36)``, in L2, of the clipped gain in units of `clip` and 0.6 times the number
     of tokens, checked in integers. Mechanism: discrete Gaussian noise on both numbers.
-    Event: ``Gaussian(m)``. The guarantee is that of the score. That of the model is its
-    own. The proof is in ``docs/proofs_document.md``.
+    Event: ``Gaussian(m)``. The guarantee covers the score and not the model. The proof
+    is in ``docs/proofs_document.md``.
 
     Examples
     --------
@@ -165,8 +154,9 @@ def noisy_score(
         public = (components, reference, prior, clip, max_tokens)
         rows = []  # private
         for i, counts in enumerate(blocks):
+            users: np.ndarray | None  # private
             if are_shards(X):
-                users = cast(_Shards, X).shards[i].users()  # private
+                users = X.shards[i].users()  # private
             else:
                 users = number_users(user_ids, counts.shape[0])  # private
             rows.append(contributions(counts, *public, users=users))  # private
@@ -224,8 +214,7 @@ def contributions(
         # in this order for every token, wherever it is
         for topic, weights in zip(phi, theta.T):
             p += weights[row] * topic[words]
-        # the logarithm of one number at a time: in an array it may depend on the
-        # number's place
+        # one logarithm at a time: in an array, it may depend on the place of the number
         ratios = np.maximum(p / reference[words], 1e-300).tolist()
         gains = np.fromiter(map(math.log, ratios), float, len(p))
         unit = row + rows.start if users is None else users[row + rows.start]

@@ -5,16 +5,32 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypedDict
 
 import numpy as np
 
 from dplda.release._markup import Html, clean, element, joined, percent
 
-MAP = (760, 460)
+MAP = (760, 460)  # width and height, as of all figures in pixels
+LINE = 16  # height of a name
 PERIOD = re.compile(r"\d{4}(-?(\d\d|W\d\d|Q[1-4]))?(-\d\d)?")
 
-Topic: TypeAlias = dict[str, Any]
+
+class Topic(TypedDict):
+    """What the page knows of a topic."""
+
+    topic: int  # its row
+    name: str
+    named: bool  # by the publisher
+    weak: bool
+    share: float
+    z: float | None  # None: not tested
+    listed: list[str]  # more of its words
+    word: list[int]  # places in the words of the page
+    p: list[float]
+    stands: list[int]
+    place: list[float]  # on the map
+    nearest: int | None
 
 
 def bar(share: float, largest: float, is_weak: bool) -> Html:
@@ -32,60 +48,58 @@ def bar(share: float, largest: float, is_weak: bool) -> Html:
 
 def map_of(topics: list[Topic]) -> Html:
     """Circles at the places of topics, with names where there is room."""
-    width, height = MAP
     edge = 56
     place = np.array([topic["place"] for topic in topics])
-    low, span = place.min(axis=0), np.maximum(np.ptp(place, axis=0), 1e-9)
+    low = place.min(axis=0)
+    span = np.maximum(np.ptp(place, axis=0), 1e-9)
     # one scale for both axes: distances keep their meaning
     scale = ((np.array(MAP) - 2 * edge) / span).min()
     at = (place - low - span / 2) * scale + np.array(MAP) / 2
     largest = max(topic["share"] for topic in topics)
     radius = [max(9.0, 27 * math.sqrt(t["share"] / largest)) for t in topics]
     taken = [(x - r, y - r, x + r, y + r) for (x, y), r in zip(at, radius)]
-    circles, lines, labels = [], [], []
+    lines = []
+    labels = []
     for i, (topic, (x, y), r) in enumerate(zip(topics, at, radius)):
-        number, name = topic["topic"], clean(topic["name"], 30)
-        circles.append(
-            (
-                -r,
-                element(
-                    "a",
-                    element("title", f"{topic['name']}, {percent(topic['share'])}"),
-                    element(
-                        "circle",
-                        class_="weak" if topic["weak"] else "dot",
-                        cx=f"{x:.1f}",
-                        cy=f"{y:.1f}",
-                        r=f"{r:.1f}",
-                    ),
-                    href="#words",
-                    data_k=number,
-                    aria_label=f"Topic {number}: {topic['name']}",
-                ),
-            )
-        )
+        number = str(topic["topic"])
         labels.append(
-            element("text", str(number), class_="no", x=f"{x:.1f}", y=f"{y + 4:.1f}")
+            element("text", number, class_="no", x=f"{x:.1f}", y=f"{y + 4:.1f}")
         )
-        spot = None if topic["weak"] else _room(i, x, y, r, 6.7 * len(name), taken)
+        name = clean(topic["name"], 30)
+        length = 6.7 * len(name)  # of the width of a letter
+        spot = None if topic["weak"] else _room(i, x, y, r, length, taken)
         if spot is None:
             continue
         left, top, line = spot
-        taken.append((left, top, left + 6.7 * len(name), top + 16))
+        taken.append((left, top, left + length, top + LINE))
         lines.append(line)
         labels.append(
             element("text", name, class_="name", x=f"{left:.1f}", y=f"{top + 12:.1f}")
         )
-    ordered = [circle for _, circle in sorted(circles, key=lambda each: each[0])]
+    # small circles lie on large ones
+    order = sorted(range(len(topics)), key=lambda i: -radius[i])
     return element(
         "svg",
-        *ordered,
+        *(_circle(topics[i], at[i, 0], at[i, 1], radius[i]) for i in order),
         *lines,
         *labels,
         class_="map",
-        viewBox=f"0 0 {width} {height}",
+        viewBox="0 0 {} {}".format(*MAP),
         role="group",
         aria_label="Map of topics",
+    )
+
+
+def _circle(topic: Topic, x: float, y: float, r: float) -> Html:
+    """The circle of a topic, which leads to its words."""
+    kind = "weak" if topic["weak"] else "dot"
+    return element(
+        "a",
+        element("title", f"{topic['name']}, {percent(topic['share'])}"),
+        element("circle", class_=kind, cx=f"{x:.1f}", cy=f"{y:.1f}", r=f"{r:.1f}"),
+        href="#words",
+        data_k=topic["topic"],
+        aria_label=f"Topic {topic['topic']}: {topic['name']}",
     )
 
 
@@ -103,9 +117,12 @@ def _room(
         for eighth in (0, 4, 6, 2, 7, 1, 5, 3):
             c = math.cos(eighth * math.pi / 4)
             d = math.sin(eighth * math.pi / 4)
-            px, py = x + (r + far) * c, y + (r + far) * d
-            left, top = px - length * (1 - c) / 2, py - 8 + 8 * d
-            right, low = left + length, top + 16
+            px = x + (r + far) * c
+            py = y + (r + far) * d
+            left = px - length * (1 - c) / 2
+            top = py - 8 + 8 * d
+            right = left + length
+            low = top + LINE
             if left < 0 or right > width or top < 0 or low > height:
                 continue
             if all(
@@ -119,14 +136,16 @@ def _room(
     return None
 
 
-Cells: TypeAlias = list[
-    tuple[float, float, float]
-]  # count, and the ends of its interval
+# a count, and the ends of its interval, of each group
+Cells: TypeAlias = list[list[float]]
 
 
 def _lines(levels: list[str], cells: Cells, top: float) -> tuple[int, int, Html]:
     """A line over periods, with the band of its intervals."""
-    width, height, left, base = 260, 118, 32, 96
+    width = 260
+    height = 118
+    left = 32
+    base = 96
     step = (width - left - 8) / len(levels)
     x = [left + step * (i + 0.5) for i in range(len(levels))]
 
@@ -167,7 +186,9 @@ def _lines(levels: list[str], cells: Cells, top: float) -> tuple[int, int, Html]
 
 def _dots(levels: list[str], cells: Cells, top: float) -> tuple[int, int, Html]:
     """A row for each group: a dot, and the line of its interval."""
-    width, left, step = 300, 112, 17
+    width = 300
+    left = 112
+    step = 17
     height = step * len(levels) + 20
 
     def x(value: float) -> str:

@@ -9,22 +9,58 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
+from dplda.leaf._files import FREE_SIZE, PUBLIC, check_writable, write_atomically
+
+Content = TypeVar("Content")
 Tables: TypeAlias = Mapping[str, np.ndarray]
 
-_METADATA = "dplda"  # the one key: the order of several is not fixed
-# ends the name of a table in Fortran order: other sums differ in the last bit
+# More than a fit can have made: 1,000 topics of 250,000 words with their names.
+MAX_BYTES = 2**31
+_METADATA = "dplda"  # the only key: several keys have no fixed order
+# end of the name of a table in Fortran order: in C order, its sums would differ in the
+# last bit
 _BY_COLUMNS = ".T"
 
 
+def save(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file that may be published."""
+    check_writable(path)
+    write_atomically(path, data, permissions=PUBLIC)
+
+
+def load(
+    path: str | os.PathLike[str], noun: str, read: Callable[[bytes], Content]
+) -> Content:
+    """What `read` makes of a file that may come from anyone, a `noun`.
+
+    ValueError if `read` refuses it.
+    """
+    path = Path(path)
+    if path.stat().st_size > MAX_BYTES:
+        raise ValueError(f"{path} is not read: it has more than {MAX_BYTES} bytes")
+    try:
+        return read(path.read_bytes())
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is not a valid {noun}: {error}; ask its author for it again"
+        ) from error
+
+
 def pack(
-    kind: str, fields: Mapping[str, object], tables: Tables, *, max_header: int
+    kind: str,
+    fields: Mapping[str, object],
+    tables: Tables,
+    *,
+    max_header: int = FREE_SIZE,
 ) -> bytes:
     """Write values that JSON can hold, in at most `max_header` bytes, and tables."""
     stored = {}
@@ -37,14 +73,14 @@ def pack(
     try:
         content = json.loads(json.dumps(dict(fields), default=_plain))
     except (TypeError, RecursionError) as error:
-        raise ValueError(f"its fields are no JSON: {error}") from None
+        raise ValueError(f"its fields do not fit into JSON: {error}") from None
     data = safetensors.numpy.save(stored, {_METADATA: _text(kind, content, stored)})
     _header_length(data, max_header)
     return data
 
 
 def unpack(
-    kind: str, data: bytes, *, max_header: int
+    kind: str, data: bytes, *, max_header: int = FREE_SIZE
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The values and tables of untrusted bytes.
 
@@ -59,7 +95,9 @@ def unpack(
         found = content["kind"]
         fields = dict(content["fields"])
     except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"it is no file of dplda, or was cut off ({error})") from None
+        raise ValueError(
+            f"it is not a file of dplda, or was cut off ({error})"
+        ) from None
     if found != kind:
         raise ValueError(f"it is a {str(found)[:40]!r}, and a {kind!r} is expected")
     if text != _text(kind, fields, stored):

@@ -1,4 +1,4 @@
-"""HTML in which every text is escaped: markup is made by `element` alone."""
+"""HTML in which every text is escaped: only `element` makes markup."""
 
 from __future__ import annotations
 

@@ -6,10 +6,9 @@ import copy
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import Pipeline
 
-from dplda.core._base import MAX_ITER, BaseTopicModel
+from dplda.core._base import BaseTopicModel
 from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.core._pipeline import pipeline_guarantee
 from dplda.core._private_fit import UNKNOWN_WORDS, VOCABULARY
@@ -30,35 +29,23 @@ from dplda.core._texts import (
     words_of,
 )
 from dplda.core._words import Words
-from dplda.leaf._checks import check_delta, check_integer, check_number
-from dplda.leaf._files import PUBLIC, check_writable, write_atomically
+from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._messages import log_event, warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
-from dplda.privacy._accounting import grouped
-from dplda.privacy._card import PerRound
-from dplda.privacy._events import Event, from_record
-from dplda.release._container import unpack
+from dplda.release._container import load, save, unpack
+from dplda.release._records import MAX_TEXT, read_digest, read_guarantee, read_text
 from dplda.release._released_model import (
     KIND,
-    MAX_HEADER,
     TABLES,
     ReleasedModel,
     released_model,
+    tables_of,
 )
 
-Value = TypeVar("Value")
+MAX_NGRAM = 20  # letters or words, of a file of unknown origin
 
-# Limits on files of unknown origin, beyond what a fit can have made: tables of 1,000
-# topics and 250,000 words with their names, and statements of some pages.
-MAX_BYTES = 2**31
-MAX_TEXT = 10_000
-MAX_NGRAM = 20  # letters or words
-# Limits on events: no file of unknown origin can make the accountant compute for hours.
-MAX_STEPS = MAX_ITER
-MAX_KINDS = 50
-
-# A seed would remove the noise, a path would describe the owner, and the guarantee
-# alone states the budget. The others do not define the model.
+# A seed would remove the noise, a path would describe the owner, and only the guarantee
+# states the budget. The others do not define the model.
 NOT_RELEASED = (
     "random_state",
     "ledger",
@@ -111,7 +98,7 @@ def save_release(
     path : str or path-like
         The file. An existing file is replaced as a whole or not at all.
     vocabulary : sequence of str of length n_features_in_, default=None
-        The words of the columns, which must be public. None takes those of the
+        The words of the columns, which must be public. None takes the words of the
         vectorizer, or `feature_names_in_`, if there are any.
 
     Raises
@@ -120,9 +107,8 @@ def save_release(
         If the vocabulary does not match the number of columns, or if the model cannot
         be represented in a release file. Nothing is written then.
     TypeError
-        If the model has no guarantee to state, the vocabulary is not a sequence of
-        words, or the file cannot hold a step of the pipeline or a setting of its
-        vectorizer.
+        If the model has no guarantee, if the vocabulary is not a sequence of words, or
+        if the file cannot hold a step of the pipeline or a setting of its vectorizer.
     OSError
         If the file cannot be written.
 
@@ -134,8 +120,8 @@ def save_release(
     Notes
     -----
     **Privacy.** The file holds what ``docs/release.md`` lists. It does not hold
-    `random_state`, the ledger, or what `partial_fit` continues with. Its guarantee
-    alone states epsilon and delta.
+    `random_state`, the ledger, or what `partial_fit` continues with. Only its guarantee
+    states epsilon and delta.
 
     Examples
     --------
@@ -153,8 +139,7 @@ def save_release(
     (['pear', 'plum', 'cherry'], (1, 2))
     """
     data, released = release_bytes(model, vocabulary)
-    check_writable(path)
-    write_atomically(path, data, permissions=PUBLIC)
+    save(path, data)
     _log("release saved", path, released)
 
 
@@ -167,26 +152,24 @@ def release_bytes(
         "a fitted model or pipeline, or released_model() of an IFTMMaster, before the "
         "path",
     )
-    parts = _parts(model)
-    topics = parts.topics
+    vectorizer, topics, guarantee = _parts(model)
     if isinstance(topics, ReleasedModel):
         draft = copy.copy(topics)
-        draft.privacy_ = parts.guarantee
+        draft.privacy_ = guarantee
     else:
-        given = {name: getattr(topics, f"{name}_", None) for name in TABLES}
-        parameters = _public_parameters(topics)
+        parameters = _public_parameters(topics)  # refuses a model without a prior
         draft = released_model(
             np.asarray(topics.components_, np.float64),
-            parts.guarantee,
+            guarantee,
             doc_topic_prior=topics.doc_topic_prior_,
             n_iter=int(topics.n_iter_),
             estimator_name=type(topics).__name__,
             parameters=parameters,
-            tables={name: table for name, table in given.items() if table is not None},
+            tables=tables_of(topics),
         )
-    if parts.vectorizer is not None:
-        draft.settings_ = settings_of(parts.vectorizer)
-    draft.vocabulary_ = _words(parts, vocabulary)
+    if vectorizer is not None:
+        draft.settings_ = settings_of(vectorizer)
+    draft.vocabulary_ = _words(vectorizer, topics, vocabulary)
     try:
         data = draft.to_bytes()
         again = read_release(data)  # what cannot be read is not written
@@ -196,7 +179,7 @@ def release_bytes(
         raise ValueError(
             f"the model cannot be represented in a release file: {error}{advice}"
         ) from error
-    warn_of_leaks(type(topics).__name__, parts.guarantee)
+    warn_of_leaks(type(topics).__name__, guarantee)
     return data, again
 
 
@@ -234,15 +217,7 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     events, and nobody can check that those events happened. The checksum detects
     damage, not forgery; a signature (``docs/release.md``) proves who wrote the file.
     """
-    path = Path(path)
-    if path.stat().st_size > MAX_BYTES:
-        raise ValueError(f"{path} has more than {MAX_BYTES} bytes, and is not read")
-    try:
-        model = read_release(path.read_bytes())
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{path} is not a valid release file: {error}; ask its author for it again"
-        ) from error
+    model = load(path, "release file", read_release)
     _log("release loaded", path, model)
     return model
 
@@ -251,9 +226,9 @@ def _public_parameters(model: BaseEstimator) -> dict[str, object]:
     given = model.get_params(deep=False)
     if "doc_topic_prior" not in given:
         raise TypeError(
-            "a release infers the topics of documents by their doc_topic_prior, and "
-            f"{type(model).__name__} has none; publish its components_ with the card "
-            "of privacy_"
+            "a release needs doc_topic_prior to infer the topics of documents, and "
+            f"{type(model).__name__} has no doc_topic_prior; publish its components_ "
+            "with the card of privacy_"
         )
     given["doc_topic_prior"] = model.doc_topic_prior_
     return {name: value for name, value in given.items() if name not in NOT_RELEASED}
@@ -273,16 +248,9 @@ def _log(event: str, path: str | os.PathLike[str], model: ReleasedModel) -> None
     )
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """What a release states of."""
-
-    vectorizer: BaseEstimator | None
-    topics: BaseTopicModel
-    guarantee: Guarantee  # of both
-
-
-def _parts(model: BaseEstimator) -> _Parts:
+def _parts(
+    model: BaseEstimator,
+) -> tuple[BaseEstimator | None, BaseTopicModel, Guarantee]:
     """The vectorizer, if there is one, the topic model, and the guarantee of both."""
     model = thawed(model)
     *before, (name, last) = flat_steps(model)
@@ -306,15 +274,16 @@ def _parts(model: BaseEstimator) -> _Parts:
     guarantee = last.privacy_
     if isinstance(model, Pipeline):
         guarantee = pipeline_guarantee(model)
-    return _Parts(vectorizer, topics, guarantee)
+    return vectorizer, topics, guarantee
 
 
-def _words(parts: _Parts, vocabulary: Sequence[str] | None) -> list[str] | None:
+def _words(
+    vectorizer: BaseEstimator | None,
+    topics: BaseTopicModel,
+    vocabulary: Sequence[str] | None,
+) -> list[str] | None:
     """The vocabulary to save, one word a column."""
-    if parts.vectorizer is None:
-        known = words_of(parts.topics)
-    else:
-        known = column_words(parts.vectorizer)
+    known = words_of(topics) if vectorizer is None else column_words(vectorizer)
     if vocabulary is None:
         return known
     words = column_words(vocabulary)
@@ -323,7 +292,7 @@ def _words(parts: _Parts, vocabulary: Sequence[str] | None) -> list[str] | None:
             "vocabulary differs from the column names of the data that the model was "
             "trained on; leave it out to save those"
         )
-    return check_vocabulary(words, parts.topics.components_.shape[1])
+    return check_vocabulary(words, topics.components_.shape[1])
 
 
 def warn_of_leaks(name: str, guarantee: Guarantee) -> None:
@@ -335,14 +304,14 @@ def warn_of_leaks(name: str, guarantee: Guarantee) -> None:
                 reason += f"; its vocabulary: {source[1]}"
     elif guarantee.seeded:
         reason = (
-            "drew its noise from a random_state: who knows or guesses it removes the "
-            "noise"
+            "drew its noise from a random_state: anyone who knows or guesses it can "
+            "remove the noise"
         )
     else:
         return
     warn_user(
-        f"this {name} {reason}. Its release says so, too. Do not show it to those from "
-        "whom the documents are to be protected",
+        f"this {name} {reason}. Its release says so, too. Do not show it to anyone who "
+        "may not see the documents",
         PrivacyLeakWarning,
     )
 
@@ -386,7 +355,7 @@ def settings_of(vectorizer: BaseEstimator) -> dict[str, object]:
 
 def read_release(data: bytes) -> ReleasedModel:
     """The model in a file that may come from anyone."""
-    content, tables = unpack(KIND, data, max_header=MAX_HEADER)
+    content, tables = unpack(KIND, data)
     unknown = tables.keys() - {"components", *TABLES}
     if set(content) != _FIELDS or "components" not in tables or unknown:
         raise ValueError(
@@ -428,16 +397,10 @@ def read_release(data: bytes) -> ReleasedModel:
 def _read_names(names: object, n_topics: int) -> dict[int, str]:
     """Names of topics, by their rows."""
     if not isinstance(names, dict):
-        raise ValueError("the names of topics must be texts by the rows of topics")
+        raise ValueError("names must map rows of topics to texts")
     if not set(names) <= {str(k) for k in range(n_topics)}:
-        raise ValueError("a name must be that of a row of the table")
+        raise ValueError("each name must belong to a row of the table")
     return {int(k): read_text("a name", name) for k, name in names.items()}
-
-
-def read_digest(text: object) -> str:
-    if not (isinstance(text, str) and re.fullmatch("[0-9a-f]{64}", text)):
-        raise ValueError("counted_as must be a SHA-256, of 64 digits")
-    return text
 
 
 def _check_table(name: str, table: np.ndarray, n_topics: int, n_words: int) -> None:
@@ -454,7 +417,7 @@ def _check_table(name: str, table: np.ndarray, n_topics: int, n_words: int) -> N
 
 def _read_parameters(parameters: object) -> dict[str, object]:
     if not isinstance(parameters, dict) or set(parameters) & set(NOT_RELEASED):
-        raise ValueError("parameters must be public parameters by their names")
+        raise ValueError("parameters must be public parameters, each with its name")
     for name, value in parameters.items():
         if isinstance(value, (list, dict)):
             raise ValueError(
@@ -480,7 +443,7 @@ def vectorizer_from(settings: object, words: list[str] | None) -> CountVectorize
         vectorizer._validate_params()
     except (TypeError, ValueError, re.error, OverflowError, RecursionError):
         raise ValueError(
-            "the settings of its vectorizer are none that a release can have"
+            "a release cannot have the settings of its vectorizer"
         ) from None
     return vectorizer
 
@@ -512,7 +475,7 @@ def _check_settings(
         if not (isinstance(language, str) and re.fullmatch("[a-z]{2,3}", language)):
             raise ValueError("language must be a code of two or three letters")
         if analyzer != "word" or [*ngram_range] != [1, 1]:
-            raise ValueError("in a language, words are counted")
+            raise ValueError("with a language, only single words are counted")
     if [type(n) for n in ngram_range] != [int, int]:
         raise ValueError("ngram_range must be two integers")
     least, most = ngram_range
@@ -545,7 +508,7 @@ def _checked_counts(table: np.ndarray) -> npt.NDArray[np.float64]:
 
 
 def check_vocabulary(words: object, n_words: int) -> list[str]:
-    """Refuse what is not one word a column, all different."""
+    """Refuse a vocabulary that is not a list of different words, one a column."""
     if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
         raise ValueError("the vocabulary must be a list of words")
     if len(words) != n_words or len(set(words)) != n_words:
@@ -554,103 +517,3 @@ def check_vocabulary(words: object, n_words: int) -> list[str]:
             f"{len(words)}, {len(set(words))} of them different"
         )
     return words
-
-
-def read_text(name: str, value: object) -> str:
-    """Check a text; it is printed as it is, so it may hold no control characters."""
-    if not (isinstance(value, str) and len(value) <= MAX_TEXT and value.isprintable()):
-        raise ValueError(
-            f"{name} must be a string of at most {MAX_TEXT} printable characters"
-        )
-    return value
-
-
-def read_guarantee(record: object) -> Guarantee:
-    """Make the guarantee; it refuses an epsilon below the cost of the events."""
-    names = {field.name for field in fields(Guarantee)}
-    if not isinstance(record, dict) or set(record) != names:
-        raise ValueError(
-            f"the guarantee must have the fields {', '.join(sorted(names))}"
-        )
-    try:
-        return _read_fields(record)
-    except (ArithmeticError, RuntimeError) as error:  # at absurd numbers
-        raise ValueError(
-            f"its guarantee cannot be computed ({type(error).__name__})"
-        ) from None
-
-
-def _read_fields(record: Mapping[str, object]) -> Guarantee:
-    """A reader for each field of a guarantee."""
-    return Guarantee(
-        unit=read_text("unit", record["unit"]),
-        relation=read_text("relation", record["relation"]),
-        epsilon=_number("epsilon", record["epsilon"]),
-        delta=check_delta(record["delta"]),
-        mechanism=read_text("mechanism", record["mechanism"]),
-        sensitivity=_number("sensitivity", record["sensitivity"]),
-        noise_scale=_per_round("noise_scale", record["noise_scale"]),
-        seeded=_flag("seeded", record["seeded"]),
-        assumptions=_list("assumptions", record["assumptions"], read_text),
-        events=_events("events", record["events"]),
-        total_variation=_number("total_variation", record["total_variation"]),
-        trusted=read_text("trusted", record["trusted"]),
-        provenance=_list("provenance", record["provenance"], _pair),
-        ledger=read_text("ledger", record["ledger"]),
-        receipt=read_text("receipt", record["receipt"]),
-        theorem=read_text("theorem", record["theorem"]),
-    )
-
-
-def _number(name: str, value: object) -> float:
-    number = check_number(name, value, 0.0, math.inf)
-    if number != value:  # an integer of hundreds of digits
-        raise ValueError(f"{name} must be a float")
-    return number
-
-
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false")
-    return value
-
-
-def _list(
-    name: str, values: object, read: Callable[[str, object], Value]
-) -> tuple[Value, ...]:
-    if not isinstance(values, list):
-        raise ValueError(f"{name} must be a list")
-    return tuple(read(name, value) for value in values)
-
-
-def _per_round(name: str, value: object) -> PerRound:
-    """One number for each round, one for all, or none."""
-    if isinstance(value, list):
-        return _list(name, value, _number)
-    return None if value is None else _number(name, value)
-
-
-def _pair(name: str, value: object) -> tuple[str, str]:
-    if not isinstance(value, list) or len(value) != 2:
-        raise ValueError(f"{name} must be a list of pairs")
-    first, second = value
-    return read_text(name, first), read_text(name, second)
-
-
-def _events(name: str, records: object) -> tuple[Event, ...]:
-    try:
-        if not isinstance(records, list):
-            raise TypeError
-        events = tuple(from_record(record) for record in records)
-        groups = grouped(events)
-        n_steps = sum(count for _, count in groups)
-    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
-        raise ValueError(
-            f"its privacy {name} cannot be read ({type(error).__name__})"
-        ) from None
-    if not groups or n_steps > MAX_STEPS or len(groups) > MAX_KINDS:
-        raise ValueError(
-            f"a release has 1 to {MAX_STEPS} private steps of at most {MAX_KINDS} "
-            "different kinds"
-        )
-    return events

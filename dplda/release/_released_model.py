@@ -8,9 +8,8 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,28 +19,27 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._version import __version__
-from dplda.core._base import BaseLDA
+from dplda.core._base import BaseLDA, BaseTopicModel
 from dplda.core._corpus import are_shards, sparse_columns
 from dplda.core._splitter import transformed
 from dplda.core._texts import texts_in
-from dplda.leaf._files import FREE_SIZE, PUBLIC, check_writable, write_atomically
 from dplda.privacy import Guarantee
-from dplda.privacy._events import to_record
-from dplda.release._container import pack
-from dplda.release._report import check_names, frame, page_of, typical_words
-from dplda.release._topic_counts import TopicCounts, digest_of
+from dplda.release._container import pack, save
+from dplda.release._counts import TopicCounts, digest_of
+from dplda.release._page import frame
+from dplda.release._records import record_of
+from dplda.release._report import check_names, page_of, typical_words
 
 KIND = "dplda-release"
-MAX_HEADER = FREE_SIZE
 AFTER = "after the fit"  # the card's line of what a publisher has changed
 
 
 @dataclass(frozen=True)
 class Table:
-    """An attribute that a model may have, besides `components_`."""
+    """An attribute that a model may have in addition to `components_`."""
 
     dtype: type[np.generic]
-    # what it has a number for; "deviation": a number, and that of its noise
+    # the owners of its numbers; "deviation": a number and the deviation of its noise
     each: Literal["topic", "word", "deviation"]
 
 
@@ -52,6 +50,12 @@ TABLES = {
     "weak_topics": Table(np.bool_, "topic"),
     "n_units": Table(np.float64, "deviation"),  # NaN: noise hides it
 }
+
+
+def tables_of(model: BaseTopicModel) -> dict[str, np.ndarray]:
+    """The attributes of `TABLES` that a model has."""
+    given = {name: getattr(model, f"{name}_", None) for name in TABLES}
+    return {name: table for name, table in given.items() if table is not None}
 
 
 class ReleasedModel(BaseLDA):
@@ -66,8 +70,8 @@ class ReleasedModel(BaseLDA):
     Parameters
     ----------
     doc_topic_prior : float or None, default=None
-        Dirichlet parameter of a document's topics; `load_release` sets that of the
-        training.
+        Dirichlet parameter of a document's topics; `load_release` sets the parameter of
+        the training.
     n_jobs
 
     Attributes
@@ -82,15 +86,15 @@ class ReleasedModel(BaseLDA):
     n_units_ : ndarray of shape (2,)
         Noisy number of documents or users, if the trained model has it.
     row_noise_ : ndarray of shape (n_features_in_,) or None
-        For `dplda.audit.noise_of_release`; None unless a SubLDA or PrivateSVILDA was
-        trained.
+        For `dplda.audit.noise_of_release`; None if the trained model was neither a
+        SubLDA nor a PrivateSVILDA.
     vocabulary_ : ndarray of shape (n_features_in_,) or None
         The words of the columns, if they were saved.
     vectorizer_ : CountVectorizer or None
         How texts become counts, if the model was saved in a pipeline.
     estimator_name_ : str
-        Name of the class that was trained. Names of classes of `dplda.published` begin
-        with "Published".
+        Name of the trained class. The classes of `dplda.published` begin with
+        "Published".
     parameters_ : dict
         The public parameters of the training.
     names_ : dict of int to str
@@ -188,8 +192,8 @@ class ReleasedModel(BaseLDA):
         ----------
         words : iterable of str
             Words or names, in any case. Each word of "Dr Keller" is left out, and so is
-            a column of several words that has one of them. Words that the model does
-            not know are ignored: a list of all staff will do.
+            a column of several words with one of them. Words that the model does not
+            know are ignored: you can pass a list of all staff.
 
         Returns
         -------
@@ -201,7 +205,7 @@ class ReleasedModel(BaseLDA):
         TypeError
             If `words` is a single text.
         ValueError
-            If the model has no words, or no topic or less than one word would be left.
+            If the model has no words, or if a topic would be left without a word.
         """
         check_is_fitted(self)
         if isinstance(words, str):
@@ -211,24 +215,23 @@ class ReleasedModel(BaseLDA):
         gone = {part for word in words for part in _forms(word, self.vectorizer_)}
         kept = np.array([gone.isdisjoint(word.split()) for word in self.vocabulary_])
         n_gone = len(kept) - np.count_nonzero(kept)
-        table = self.components_[:, kept]
-        if not (table.size and table.sum(axis=1).all()):
+        components = self.components_[:, kept]
+        if not (components.size and components.sum(axis=1).all()):
             raise ValueError(
                 f"{n_gone} of {len(kept)} words would be left out, and a topic would "
                 "have no word; leave out fewer"
             )
         model = self._edited(f"{n_gone} words left out by the publisher")
-        model.components_ = table
-        model.n_features_in_ = table.shape[1]
+        model.components_ = components
+        model.n_features_in_ = components.shape[1]
         model.vocabulary_ = self.vocabulary_[kept]
         if self.vectorizer_ is not None:
             model.vectorizer_ = clone(self.vectorizer_).set_params(
                 vocabulary=model.vocabulary_.tolist()
             )
-        for name, expected in TABLES.items():
-            values = getattr(self, f"{name}_", None)
-            if values is not None and expected.each == "word":
-                setattr(model, f"{name}_", values[kept])
+        for name, table in tables_of(self).items():
+            if TABLES[name].each == "word":
+                setattr(model, f"{name}_", table[kept])
         return model
 
     def named(
@@ -250,7 +253,7 @@ class ReleasedModel(BaseLDA):
         Raises
         ------
         TypeError, ValueError
-            If a name is no printable text, or not that of a row.
+            If a name is not printable, or belongs to no topic.
         """
         check_is_fitted(self)
         if callable(names):
@@ -263,7 +266,7 @@ class ReleasedModel(BaseLDA):
         return model
 
     def _edited(self, change: str) -> ReleasedModel:
-        """A copy, whose card tells of the change."""
+        """A copy whose card tells of the change."""
         model = copy.copy(self)
         provenance = (*self.privacy_.provenance, (AFTER, change))
         model.privacy_ = dataclasses.replace(self.privacy_, provenance=provenance)
@@ -280,7 +283,7 @@ class ReleasedModel(BaseLDA):
     ) -> None:
         """Write a page for readers who install nothing: one HTML file.
 
-        It is made of this release and of released counts alone, so that it may be
+        The page shows this release and released counts, and nothing else: it may be
         published like them. It loads nothing from any network.
 
         Parameters
@@ -292,19 +295,18 @@ class ReleasedModel(BaseLDA):
         names : dict of int to str
             Names of topics by their rows, in addition to `names_`.
         counts : sequence of TopicCounts
-            Released tables of `private_topic_counts` of this model.
+            Released tables of `private_topic_counts` of this model, by groups.
 
         Raises
         ------
         TypeError, ValueError
-            If `counts` are no tables of this model, or protect another unit, or a name
-            is not that of a row.
+            If `counts` count another model, have no groups, or protect another unit, or
+            if a name is not printable or belongs to no topic.
         OSError
             If the file cannot be written.
         """
         page = page_of(self, title=title, about=about, names=names, counts=counts)
-        check_writable(path)
-        write_atomically(Path(path), page.encode(), permissions=PUBLIC)
+        save(path, page.encode())
 
     def to_bytes(self) -> bytes:
         """The content of the release file.
@@ -314,11 +316,6 @@ class ReleasedModel(BaseLDA):
         bytes
             What `save_release` writes of this model.
         """
-        guarantee = {
-            field.name: getattr(self.privacy_, field.name)
-            for field in dataclasses.fields(Guarantee)
-        }
-        guarantee["events"] = [to_record(event) for event in self.privacy_.events]
         content = {
             "dplda": self.version_,
             "estimator": self.estimator_name_,
@@ -326,14 +323,11 @@ class ReleasedModel(BaseLDA):
             "n_iter": self.n_iter_,
             "vocabulary": None if self.vocabulary_ is None else [*self.vocabulary_],
             "vectorizer": self.settings_,
-            "guarantee": guarantee,
+            "guarantee": record_of(self.privacy_),
             "names": {str(k): name for k, name in self.names_.items()},
             "counted_as": self.counted_as_,
         }
-        given = {name: getattr(self, f"{name}_", None) for name in TABLES}
-        tables = {name: table for name, table in given.items() if table is not None}
-        tables["components"] = self.components_
-        return pack(KIND, content, tables, max_header=MAX_HEADER)
+        return pack(KIND, content, tables_of(self) | {"components": self.components_})
 
     @property
     def sha256_(self) -> str:
@@ -377,7 +371,7 @@ def released_model(
     version: str = __version__,
     tables: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> ReleasedModel:
-    """A model of checked public values; `tables` have names of attributes, less "_"."""
+    """A model of checked public values; `tables` are attributes, without the last _."""
     model = ReleasedModel(doc_topic_prior)
     model.components_ = components
     model.n_features_in_ = components.shape[1]
@@ -401,42 +395,27 @@ def released_model(
     return model
 
 
-def report(
-    model: ReleasedModel,
-    *,
-    title: str = "Topics of private texts",
-    about: str = "",
-    names: Mapping[int, str] = MappingProxyType({}),
-    counts: Sequence[TopicCounts] = (),
-) -> str:
+def report(model: ReleasedModel, **options: Any) -> str:
     """Make a page of a release: one HTML text, for readers who install nothing.
-
-    It is made of the release and of released counts alone, so that it may be published
-    like them. It loads nothing from any network.
 
     Parameters
     ----------
     model : ReleasedModel
         A model that `load_release` read; a `PrivateTopicModel` has a `report` of its
         own.
-    title, about : str
-        Words of the publisher at the top of the page.
-    names : dict of int to str
-        Names of topics by their rows, in addition to `names_`.
-    counts : sequence of TopicCounts
-        Released tables of `private_topic_counts` of this model.
+    **options : dict
+        `title`, `about`, `names` and `counts`, as in `ReleasedModel.report`.
 
     Returns
     -------
     page : str
-        The same for the same release and arguments. `ReleasedModel.report` writes it to
-        a file.
+        What `ReleasedModel.report` writes to a file. It is the same for the same
+        release and options.
 
     Raises
     ------
     TypeError, ValueError
-        If `model` is no released model, if `counts` are no tables of this model, or
-        protect another unit, or if a name is not that of a row.
+        If `model` is not a released model, or as in `ReleasedModel.report`.
 
     Examples
     --------
@@ -458,4 +437,4 @@ def report(
             "with load_release"
         )
     check_is_fitted(model)
-    return page_of(model, title=title, about=about, names=names, counts=counts)
+    return page_of(model, **options)

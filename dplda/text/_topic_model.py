@@ -31,7 +31,7 @@ from dplda.core._private_fit import (
     publish,
     warn_if_seeded,
 )
-from dplda.core._signal import MEANING, NOT_TESTED
+from dplda.core._signal import MEANING, NOT_TESTED, is_tested
 from dplda.core._splitter import Splitter, forms_of, transformed
 from dplda.core._texts import each_text, only_texts
 from dplda.core._words import counter_of, language_of, letters, rule_of
@@ -48,10 +48,11 @@ from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
 from dplda.privacy import Guarantee, NonPrivate, split_epsilon
 from dplda.privacy._sums import ALONE
-from dplda.reading._displays import TopicRow, is_tested, list_topics
-from dplda.reading._topic_counts import PaidCounts, groups_of
+from dplda.reading._displays import TopicRow, list_topics
+from dplda.reading._groups import groups_of
+from dplda.reading._topic_counts import PaidCounts
+from dplda.release._counts import TopicCounts
 from dplda.release._release import release_bytes, save_release
-from dplda.release._topic_counts import TopicCounts
 from dplda.text._count_vectorizer import (
     OfTexts,
     PrivateCountVectorizer,

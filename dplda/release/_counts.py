@@ -12,22 +12,38 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 from scipy.stats import chi2
 
-from dplda.leaf._checks import check_number
-from dplda.leaf._files import FREE_SIZE, PUBLIC, check_writable, write_atomically
+from dplda.core._signal import FALSE_POSITIVES
+from dplda.leaf._checks import check_integer, check_number
 from dplda.privacy import Guarantee
-from dplda.privacy._events import to_record
-from dplda.release._container import pack
+from dplda.release._container import load, pack, save, unpack
+from dplda.release._records import (
+    read_digest,
+    read_flag,
+    read_guarantee,
+    read_list,
+    read_text,
+    record_of,
+)
 
 KIND = "dplda-counts"
-MAX_HEADER = FREE_SIZE
-FLAT = 0.05  # probability that noise alone makes any topic of a table differ
+_FIELDS = {
+    "by",
+    "levels",
+    "most_groups",
+    "noise_scale",
+    "soft",
+    "counted_as",
+    "guarantee",
+}
+# the one grouping of counts without groups, and its one group
+WITHOUT_GROUPS = MappingProxyType({"all": ("all",)})
 
 
 # of seeded counts of the fit itself, which `combined_guarantee` may add up
@@ -46,18 +62,19 @@ class TopicCounts:
     counts : dict of str to ndarray of shape (n_levels, n_components)
         The released numbers of each grouping, such as "ward": a row for each group, and
         a column for each topic. They are unbiased, not whole, and may be negative.
+        Counts without groups are one row of the grouping "all".
     levels : dict of str to tuple of str
         The groups of the rows.
     noise_scale : float
         Standard deviation of the noise of each number.
     privacy_ : Guarantee
-        What all tables cost together.
+        The cost of all tables together.
     counted_as : str
         SHA-256 of the topics that were counted.
     soft : bool, default=False
         Whether a document is divided among the topics by its weights.
     most_groups : dict of str to int, default={}
-        Of a grouping, the number of groups that each user was counted in, at most.
+        For a grouping, the largest number of groups that counted a user.
 
     Examples
     --------
@@ -87,10 +104,11 @@ class TopicCounts:
 
     @classmethod
     def joined(cls, tables: Sequence[TopicCounts]) -> TopicCounts:
-        """Put tables of disjoint documents under each other, such as those of weeks.
+        """Put tables of disjoint documents under each other, such as weekly tables.
 
-        No document may be in two of them: a year of weeks then costs what a week costs.
-        The ledger counts so if each week is charged to a part of it (`Ledger.part`).
+        No document may be in two of the tables: a year of weeks then costs as much as
+        one week. The ledger agrees if each week is charged to its own part
+        (`Ledger.part`).
 
         Parameters
         ----------
@@ -106,8 +124,9 @@ class TopicCounts:
         Raises
         ------
         TypeError, ValueError
-            If the tables are not alike, protect another unit, such as users, who may
-            come back, or have noise from given seeds.
+            If the tables differ in grouping, model, noise or budget, if they protect
+            another unit, such as users, who may come back, or if their noise is from
+            given seeds.
         """
         if not tables or not all(isinstance(table, cls) for table in tables):
             raise TypeError("tables must be a list of TopicCounts, at least one")
@@ -128,7 +147,10 @@ class TopicCounts:
                 "of them: release all groups in one call, with most_groups"
             )
         if any(table.privacy_.seeded for table in tables):
-            raise ValueError("noise of tables from given seeds may be the same")
+            raise ValueError(
+                "tables whose noise is from given seeds may have the same noise; count "
+                "with random_state=None"
+            )
         levels = [level for table in tables for level in table.levels[by]]
         if len(set(levels)) < len(levels):
             raise ValueError("two of the tables have the same group")
@@ -190,9 +212,9 @@ class TopicCounts:
         Returns
         -------
         total, error : float
-            Documents with a word and a group that are known, or their users. The mean
-            over all tables without `most_groups`, weighted by precision; NaN if there
-            is none.
+            Documents, or users of documents, that have a known word and a known group.
+            The mean over all tables without `most_groups`, weighted by precision; NaN
+            without such a table.
         """
         alike = [self.counts[by] for by in self.counts if by not in self.most_groups]
         if not alike:
@@ -202,12 +224,12 @@ class TopicCounts:
         return float(total), self.noise_scale / math.sqrt(precision.sum())
 
     def estimates(self) -> dict[str, np.ndarray]:
-        """Give better numbers for charts: totals agree, and none is negative.
+        """Give better numbers for charts: totals agree, and no number is negative.
 
         The total of a topic is the mean of its totals in all tables, weighted by their
-        precision; tables with `most_groups` count users more than once, and have totals
-        of their own. Each column is then the nearest one without negative numbers
-        that has this total. Intervals are about `counts`, not about these.
+        precision. Tables with `most_groups` count users more than once, and keep their
+        own totals. Each column is then replaced by the nearest column without negative
+        numbers that has this total. Intervals are about `counts`, not about these.
 
         Returns
         -------
@@ -234,7 +256,7 @@ class TopicCounts:
     def real_share(self, topics: Sequence[int] | None = None) -> dict[str, float]:
         """Estimate the share of the differences between groups that is not noise.
 
-        It is 1 less the variance of the noise over that between groups of a topic.
+        It is 1 minus the variance of the noise over the variance between groups.
 
         Parameters
         ----------
@@ -259,7 +281,7 @@ class TopicCounts:
     def differs(self, topics: Sequence[int] | None = None) -> dict[str, np.ndarray]:
         """Mark the topics whose numbers differ between groups by more than noise.
 
-        If no topic of a table differs, any is marked with a probability of at most 5%.
+        If no topic of a table differs, the chance that one is marked is at most 5%.
 
         Parameters
         ----------
@@ -275,7 +297,7 @@ class TopicCounts:
         for by, table in self.counts.items():
             some = table if topics is None else table[:, list(topics)]
             squares = np.square(some - some.mean(axis=0)).sum(axis=0)
-            level = FLAT / max(some.shape[1], 1)
+            level = FALSE_POSITIVES / max(some.shape[1], 1)
             most = chi2.isf(level, max(len(some) - 1, 1))
             marks[by] = squares > most * self.noise_scale**2
         return marks
@@ -291,17 +313,19 @@ class TopicCounts:
         """
         import pandas as pd
 
-        interval, estimates = self.interval(), self.estimates()
+        intervals = self.interval()
+        estimates = self.estimates()
         parts = []
         for by, table in self.counts.items():
             n_levels, n_topics = table.shape
+            low, high = intervals[by]
             columns = {
                 "by": by,
                 "group": np.repeat(np.array(self.levels[by], object), n_topics),
                 "topic": np.tile(np.arange(n_topics), n_levels),
                 "count": table.ravel(),
-                "low": interval[by][0].ravel(),
-                "high": interval[by][1].ravel(),
+                "low": low.ravel(),
+                "high": high.ravel(),
                 "estimate": estimates[by].ravel(),
             }
             parts.append(pd.DataFrame(columns))
@@ -320,9 +344,7 @@ class TopicCounts:
         OSError
             If the file cannot be written.
         """
-        data = self.to_bytes()
-        check_writable(path)
-        write_atomically(Path(path), data, permissions=PUBLIC)
+        save(path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
         """The content of the file.
@@ -332,11 +354,6 @@ class TopicCounts:
         bytes
             What `save` writes.
         """
-        guarantee = {
-            field.name: getattr(self.privacy_, field.name)
-            for field in dataclasses.fields(Guarantee)
-        }
-        guarantee["events"] = [to_record(event) for event in self.privacy_.events]
         content = {
             "by": [*self.counts],
             "levels": [[*self.levels[by]] for by in self.counts],
@@ -344,24 +361,25 @@ class TopicCounts:
             "noise_scale": self.noise_scale,
             "soft": self.soft,
             "counted_as": self.counted_as,
-            "guarantee": guarantee,
+            "guarantee": record_of(self.privacy_),
         }
         tables = {f"counts{i}": table for i, table in enumerate(self.counts.values())}
-        return pack(KIND, content, tables, max_header=MAX_HEADER)
+        return pack(KIND, content, tables)
 
     @property
     def mostly_noise(self) -> list[str]:
-        """The groupings whose mean number is below the noise: they are too fine."""
+        """The groupings whose mean number is below the noise: take larger groups."""
         means = {by: table.mean() for by, table in self.counts.items()}
         return [by for by, mean in means.items() if mean < self.noise_scale]
 
     def __repr__(self) -> str:
-        groups = [
-            f"{by} ({len(table)} groups{', mostly noise' * (by in self.mostly_noise)})"
-            for by, table in self.counts.items()
-        ]
+        groups = []
+        for by, table in self.counts.items():
+            warning = ", mostly noise" if by in self.mostly_noise else ""
+            groups.append(f"{by} ({len(table)} groups{warning})")
+        by = " and ".join(groups)
         return (
-            f"<TopicCounts by {' and '.join(groups)}: 95% within {self.margin():.3g} "
+            f"<TopicCounts by {by}: 95% within {self.margin():.3g} "
             f"{self.privacy_.unit}s, {self.privacy_!r}>"
         )
 
@@ -382,3 +400,91 @@ def _nearest(column: np.ndarray, total: float) -> np.ndarray:
     last = np.flatnonzero(down > excess)
     theta = excess[last[-1]] if len(last) else down[0]
     return np.maximum(column - theta, 0.0)
+
+
+# ---- reading what may come from anyone ----------------------------------------------
+
+
+def load_counts(path: str | os.PathLike[str]) -> TopicCounts:
+    """Read counts that `TopicCounts.save` wrote.
+
+    The file may come from anyone: no code in it is run.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+
+    Returns
+    -------
+    counts : TopicCounts
+        The released tables.
+
+    Raises
+    ------
+    ValueError
+        If the file is not a file of counts, is damaged, or contradicts itself.
+    OSError
+        If the file cannot be read.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from dplda import SubLDA, load_counts, private_topic_counts
+    >>> model = SubLDA(2, epsilon=4.0).fit([[2, 0, 1], [0, 3, 0]])
+    >>> table = private_topic_counts(
+    ...     model,
+    ...     [[1, 0, 0]],
+    ...     by={"day": ["Mon"]},
+    ...     levels={"day": ["Mon"]},
+    ...     epsilon=1.0,
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "days.dplda")
+    ...     table.save(path)
+    ...     load_counts(path).levels
+    {'day': ('Mon',)}
+    """
+    return load(path, "file of counts", read_counts)
+
+
+def read_counts(data: bytes) -> TopicCounts:
+    """The counts in a file that may come from anyone."""
+    content, tables = unpack(KIND, data)
+    if set(content) != _FIELDS:
+        raise ValueError(f"it must have the fields {', '.join(sorted(_FIELDS))}")
+    names = read_list("by", content["by"], read_text)
+    groups = read_list("levels", content["levels"], _read_groups)
+    if not names or len(names) != len(groups) or len(names) != len(set(names)):
+        raise ValueError("it must have groupings of different names, each with groups")
+    if tables.keys() != {f"counts{i}" for i in range(len(names))}:
+        raise ValueError("it must have a table for each grouping")
+    counts = {by: tables[f"counts{i}"] for i, by in enumerate(names)}
+    levels = dict(zip(names, groups))
+    n_topics = counts[names[0]].shape[-1:]
+    for by, table in counts.items():
+        fits = table.dtype == np.float64 and table.shape == (len(levels[by]), *n_topics)
+        if not (fits and table.size and np.isfinite(table).all()):
+            raise ValueError("each table must have a finite number for group and topic")
+    most = content["most_groups"]
+    if not (isinstance(most, dict) and set(most) <= set(levels)):
+        raise ValueError("most_groups must be numbers of the groupings")
+    return TopicCounts(
+        counts=counts,
+        levels=levels,
+        noise_scale=check_number(
+            "noise_scale", content["noise_scale"], 0.0, math.inf, closed="left"
+        ),
+        privacy_=read_guarantee(content["guarantee"]),
+        counted_as=read_digest(content["counted_as"]),
+        soft=read_flag("soft", content["soft"]),
+        most_groups={by: check_integer("most_groups", n, 1) for by, n in most.items()},
+    )
+
+
+def _read_groups(name: str, groups: object) -> tuple[str, ...]:
+    """The groups of one grouping."""
+    texts = read_list(name, groups, read_text)
+    if len(set(texts)) < len(texts):
+        raise ValueError("the groups of a grouping must be different")
+    return texts

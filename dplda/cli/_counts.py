@@ -1,0 +1,77 @@
+"""The command ``dplda counts``: numbers of texts of a published model's topics."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import dplda  # loads a name at its first use: options and --help need nothing of it
+from dplda.cli._budget import add_budget, add_ledger, choose_ledger, open_ledger
+from dplda.cli._groups import add_groups, given_groups, groupings
+from dplda.cli._options import (
+    MODEL,
+    USERS,
+    AddParser,
+    add_texts,
+    check_output,
+    kept,
+    model_of_texts,
+    say,
+    show_card,
+)
+from dplda.cli._private_texts import private_texts
+from dplda.leaf._checks import check_number
+from dplda.leaf._files import reserved
+
+
+def add_commands(add_parser: AddParser) -> None:
+    """Add the options of ``dplda counts``."""
+    parser = add_parser(
+        "counts",
+        help="count texts of each topic by group and period, with noise",
+        description="Count texts, or users, of each topic of a published model by "
+        "group and period, with noise. The file may be published. Nothing is charged "
+        "if a file, an option or the budget is wrong.",
+        epilog="example: dplda counts topics.dplda notes.csv --user-column patient "
+        "--by ward --levels wards.txt --epsilon 1",
+    )
+    parser.set_defaults(command=_counts, parser=parser)
+    add = parser.add_argument
+    add("model", type=Path, help=MODEL)
+    add_texts(parser, "--user-column", USERS)
+    add_groups(parser)
+    add_budget(add, "privacy budget of the counts", required=True)
+    add(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        default=Path("counts.dplda"),
+        help="new file of the counts, which may be published (default: %(default)s)",
+    )
+    add_ledger(parser)
+
+
+def _counts(options: argparse.Namespace) -> None:
+    check_number("--epsilon", options.epsilon, 0.0, 1e9, closed="right")
+    choose_ledger(options)
+    check_output(options.out, options.model, options.texts, options.ledger, is_new=True)
+    groups = groupings(options)
+    if not groups:
+        options.parser.error("give --by and --levels, or --by-month and --periods")
+    model = model_of_texts(options.model)
+    private = private_texts(options, groups)  # private
+    with reserved(options.out, 2**20):
+        table = dplda.private_topic_counts(
+            model,
+            private.texts,
+            epsilon=options.epsilon,
+            delta=options.delta,
+            user_ids=private.users,
+            ledger=open_ledger(options),
+            **given_groups(options, groups, private.by),
+        )
+    written = kept(table.save, options.out)
+    say(" ".join(private.told))
+    say(f"Counts: {written}. They may be published.")
+    say(repr(table))
+    show_card(table.privacy_.summary())
