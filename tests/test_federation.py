@@ -203,7 +203,7 @@ async def test_a_party_that_is_started_again_in_the_setup_ends_it_at_once(
 async def test_a_coordinator_ends_as_soon_as_all_know_why(keys, monkeypatch):
     """Also those who are between two calls at that moment; it waits for no others."""
     monkeypatch.setattr(_coordinator, "WAIT_SECONDS", 0.05)
-    monkeypatch.setattr(_coordinator, "END_SECONDS", SECONDS)
+    monkeypatch.setattr(_coordinator, "GRACE_SECONDS", SECONDS)
     async with listening(keys, "north", "south", "stranger") as (adder, address):
         north, south, lost = (
             line_of(keys, name, address) for name in ("north", "south", "stranger")

@@ -37,7 +37,7 @@ log = logging.getLogger("dplda.federated")
 # that a call waits for a reply, before firewalls take it for dead
 WAIT_SECONDS = 30.0
 RETRY_SECONDS = 3.0  # between two calls of a party: 30 parties make 10 calls a second
-MAX_REASON = 200  # characters of a reason that the other side gives
+MAX_REASON = 200  # characters of a text that the other side gives
 START_SECONDS = 3600.0  # for all to appear: they are started by hand
 ROUND_SECONDS = 600.0  # of a round
 # A coordinator that refuses a certificate closes the line without a message. After so
