@@ -14,7 +14,6 @@ import numpy as np
 from dplda.core._corpus import Corpus
 from dplda.gibbs._frozen_table import TokensByWord
 
-FEWEST_SWEEPS = 8  # of a fit that tests its topics
 # A token draws its topic from the table alone: this prior outweighs the topics of its
 # document.
 ALONE = 2.0**31
