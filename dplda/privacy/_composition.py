@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from dplda.privacy._curves import (
     ELEMENTARY,
     LARGEST_LOSS,
-    SMALLEST_LOSS,
     TINY,
     Curve,
     FloatArray,
@@ -327,7 +326,7 @@ def compose(
     reaches = _reaches(groups, added, upper, tail)
     if reaches is None:
         return None
-    if max(curve.deviation for curve, _ in reaches) < SMALLEST_LOSS:
+    if max(curve.deviation for curve, _ in reaches) < TINY:
         return None
     counts = [count for _, count in groups]
     h = _cell_length(reaches, counts, spread)
@@ -417,7 +416,7 @@ def _cell_length(reaches: list[Reach], counts: list[int], spread: float) -> floa
     unit = reaches[int(np.argmax(variances))][0].unit
     is_large = len(reaches) > _MANY or sum(counts) > _MANY_STEPS
     cells = _CELLS_OF_MANY if is_large else _CELLS
-    typical = max(math.sqrt(sum(variances) / sum(counts)), SMALLEST_LOSS)
+    typical = max(math.sqrt(sum(variances) / sum(counts)), TINY)
     h = unit * 2.0 ** math.floor(math.log2(typical / cells / unit))
     widest = max(high - low for _, (low, high) in reaches)
     while max(8.0 * widest, 20.0 * spread) / _MOST_CELLS > h:

@@ -16,7 +16,6 @@ import numpy as np
 from dplda.privacy._composition import Groups, law_of_polygon, values_above
 from dplda.privacy._curves import (
     LARGEST_LOSS,
-    SMALLEST_LOSS,
     TINY,
     FloatArray,
     U,
@@ -145,7 +144,7 @@ def _law_of_step(event: Event, added: bool, scale: _Scale) -> _Law:
     curve = curve_of(event, added=added, upper=True)
     assert curve is not None
     low, high = curve.span(scale.tail)
-    deviation = max(curve.deviation, SMALLEST_LOSS)
+    deviation = max(curve.deviation, TINY)
     knots = _knots(low, high, deviation, scale)
     return _law(knots, values_above(curve, knots), deviation)
 
