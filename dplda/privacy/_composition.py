@@ -31,6 +31,7 @@ from dplda.privacy._curves import (
     up,
 )
 from dplda.privacy._events import (
+    MAX_COUNT,
     BoundedRange,
     Event,
     PoissonSampled,
@@ -46,18 +47,17 @@ _NO_LAW = np.full(len(TILTS), math.inf)
 _N_COARSE = 800  # knots of the law from which the tilt is chosen
 # below this delta only pure epsilons count; at it, exponentials do not underflow
 SMALLEST_DELTA = 1e-200
-# smallest mass that may count as infinite loss: 2**36 of them are below any delta
-_SMALLEST_TAIL = 1e-240
+# smallest mass that may count as infinite loss: those of all steps together are far
+# below the rounding error of any delta
+_SMALLEST_TAIL = SMALLEST_DELTA * U * U / MAX_COUNT
 # Orders of the bounds on what wraps around, as shares of the tilt.
 _SHARES = (-4.0, -2.0, -1.0, -0.5, -0.25, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0)
-# of a tilted law, beyond the window of the transforms; and in the frequencies that are
-# not kept
-_TAIL = 1e-12
+_TAIL = 1e-12  # of a tilted law: beyond the window, and in frequencies not kept
 STEP_TAIL = 1e-7  # share of delta that may be an infinite loss, of all steps together
 # Cells for each standard deviation of a loss. The excess of epsilon falls with the
 # square: at 64 it is 1e-5 to 1e-4. Many steps have a fourth of the cells, and 16 times
-# the excess: with 64 cells, the transforms of a ledger of 1,000 kinds would keep 1.9 GB,
-# instead of 0.5, and those of a million steps take 1.5 s, instead of 0.4.
+# the excess: with 64 cells, the transforms of a ledger of 1,000 kinds would keep 1.9
+# GB, instead of 0.5, and those of a million steps take 1.5 s, instead of 0.4.
 _CELLS = 64.0
 MANY_KINDS = 64
 _MANY_STEPS = 10**5
@@ -69,7 +69,7 @@ def cumulants(event: Event, added: bool) -> FloatArray:
     """Logarithm of the mean of exp(tilt * loss) under P for each tilt, never too small.
 
     They belong to a law that dominates the step, on knots that are dense near 0, except
-    for a mass at infinity of at most `_COARSE_TAIL`. Infinite if the step has no such
+    for a mass at infinity of at most `_SMALLEST_TAIL`. Infinite if the step has no such
     law.
     """
     if isinstance(event, BoundedRange):  # the worst choice for each tilt
@@ -291,7 +291,7 @@ class Composition:
             + len(losses) * 2.0 * U
             + 1e-13
         )
-        # up: no weight is above the peak; those that underflow are below the tiny number
+        # up: no weight is above the peak; those that underflow are below `TINY`
         peak = math.exp(log_peak(self.tilt))
         of_masses = scale * (peak * self.masses_error + TINY)
         error = up(of_masses, 1e-9) + value * relative
