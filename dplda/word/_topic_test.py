@@ -72,7 +72,9 @@ def evidence_of_pairs(
     totals = components.sum(axis=0)
     shares = components.sum(axis=1) / totals.sum()
     claims = components.T - np.outer(totals, shares)
-    found, variances, overlaps = [], [], []
+    found = []
+    variances = []
+    overlaps = []
     for half in (in_first, ~in_first):
         weight = totals[half] / totals[half].sum()
         met = pairs[half]
