@@ -405,7 +405,7 @@ async def one_round(network, tls, process, sides, size: int, n_held: int) -> Non
 def call(port: int, files, known: bytes, size: int, n_held: int) -> None:
     """Give one message, after calls whose bodies do not end."""
     tls = tls_context(ssl.PROTOCOL_TLS_CLIENT, *files, [known])
-    line = Line(f"localhost:{port}", size + 1, tls)
+    line = Line(f"localhost:{port}", size + 1, tls, timeout=600.0)
     head = f"PUT /{SETUP} HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n"
     head += f"{PROCESS}: {line._process}\r\n\r\n"
     held = []

@@ -97,8 +97,11 @@ async def listening(keys, *names, max_bytes=1000, timeout=SECONDS, port=0):
         task.cancel()
 
 
-def line_of(keys, name, address, *authority, max_bytes=1000, **timeouts):
-    return Line(address, max_bytes, client_side(keys, name, *authority), **timeouts)
+def line_of(
+    keys, name, address, *authority, max_bytes=1000, timeout=SECONDS, **timeouts
+):
+    tls = client_side(keys, name, *authority)
+    return Line(address, max_bytes, tls, timeout=timeout, **timeouts)
 
 
 def put(keys, name, address, number, message, line=None):

@@ -39,8 +39,6 @@ MODELS: dict[str, type[DocumentLDA]] = {
     "PrivateSVILDA": PrivateSVILDA,
 }
 OF_A_PARTY = {"ledger", "n_jobs", "random_state", "verbose"}  # parameters
-# bytes besides keys: a P-521 signature in DER has 139, two lengths and a digest 40
-SIGNED = 250
 # of a plan: no default has more than 400; accounting for a million takes minutes
 MOST_ROUNDS = 10_000
 
@@ -226,5 +224,7 @@ class Plan:
         n_words = len(self.words) if self.n_words is None else self.n_words
         n_cells = n_words * int(self.estimator().n_components)
         sums = 8 * (n_cells + len(self.words) + 2)
-        keys = n_parties * (KEY + KEM_KEY + SIGNED + n_parties * KEM_TEXT)
+        # no message has both kinds of keys: the second leaves room for 180 bytes of a
+        # signature, lengths and a digest besides each of the first
+        keys = n_parties * (KEY + KEM_KEY + n_parties * KEM_TEXT)
         return sums + keys
