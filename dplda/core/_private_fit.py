@@ -31,6 +31,7 @@ from dplda.privacy import (
     calibrate,
     epsilon_of,
 )
+from dplda.privacy._card import GRADES
 from dplda.privacy._charge import TOTAL_VARIATION, Charge, Step, tell_of_other_budgets
 from dplda.privacy._curator import Curator
 from dplda.privacy._events import Event
@@ -70,7 +71,7 @@ BIT_EPSILON = [
     Options(Real, {math.inf}),
 ]
 EXPECTED_N_DOCS = [None, Interval(Integral, 1, 10**12, closed="both")]
-NOMINAL_EPSILON = 20.0  # a stated epsilon above it warns: exp(20) is 5e8
+NOMINAL_EPSILON = max(GRADES.values())  # a stated epsilon above it warns
 
 # Assumptions of every central guarantee, quoted in `privacy_`.
 AES = (

@@ -23,6 +23,7 @@ FALSE_POSITIVES = 0.05
 ODDS = 2.0  # a word that stands out at least doubles the odds of its topic
 FALSE_TOPICS = 0.1  # highest expected share of noise among the topics that are shown
 KEPT_OUT = 10  # if some documents only test, they are one in this many
+FEWEST_WITH_TEST = 8  # of a fit whose topics are tested
 # The meaning of topics' question marks, the same everywhere.
 MEANING = (
     "Of the topics without a question mark at most one in ten is expected to be noise. "
@@ -30,8 +31,8 @@ MEANING = (
 )
 NOT_TESTED = (
     "The topics are not tested: nobody knows which of them are more than noise. The "
-    "fit had fewer than 8 rounds, a single topic, or too few documents, reports or "
-    "batches."
+    f"fit had fewer than {FEWEST_WITH_TEST} rounds, a single topic, or too few "
+    "documents, reports or batches."
 )
 FEWEST_TOPICS = 0.5  # least share of topics that are not weak; a fit warns below it
 SMALLEST_SIGNAL = 0.3  # least mean count of a cell over its noise; a fit warns below it

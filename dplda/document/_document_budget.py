@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from dplda.core._private_fit import make_guarantee
+from dplda.core._signal import FEWEST_WITH_TEST
 from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT
 from dplda.privacy import (
     Gaussian,
@@ -62,7 +63,6 @@ LATER_BUDGET = 0.75
 # of sampling; far below it, accounting takes minutes and then overflows
 SMALLEST_RATIO = 1e-8
 TESTED = 40  # of so many rounds one tests the topics, and two at least
-FEWEST_WITH_TEST = 8  # rounds of a fit whose topics are tested
 FEWEST_ROUNDS, MOST_ROUNDS = 80, 400  # by default (docs/decisions.md, record 14)
 # in which a document takes part by default, as long as these limits allow it
 N_PASSES = FEWEST_ROUNDS
