@@ -548,11 +548,11 @@ def release_first_totals(
             n / each if most == 1 else rules.n_norms(n / each, m / (each * most))
             for n, m in [(docs, units), (docs + error, units + error)]
         )
-    unit = norm / radius / weight
-    values = noisy[1 : 1 + len(weight)] * unit
+    granularity = norm / radius / weight
+    values = noisy[1 : 1 + len(weight)] * granularity
     return WordTotals(
         values,
-        mechanism.scale * unit,
+        mechanism.scale * granularity,
         float(values.mean()),
         counted,
         more - counted,
@@ -581,21 +581,21 @@ def release_second_totals(
     # documents, are clipped to `radius` in integers, and its scale depends on itself
     # and on released weights only.
     noisy = curator.release(total, mechanism, label=TOTALS, round=1)  # public
-    unit = norm / radius / weight
-    values = noisy * unit
-    return WordTotals(values, mechanism.scale * unit, float(values.mean()))
+    granularity = norm / radius / weight
+    values = noisy * granularity
+    return WordTotals(values, mechanism.scale * granularity, float(values.mean()))
 
 
 def release_round(
-    total: np.ndarray, step: Round, curator: Curator, n_jobs: int | None
+    total: np.ndarray, this_round: Round, curator: Curator, n_jobs: int | None
 ) -> np.ndarray:
     """The sum of a round's contributions with noise, which takes its place; public."""
     return curator.release(
         total,
-        step.mechanism,
+        this_round.mechanism,
         label=COUNTS,
-        round=step.stream,
-        sampling_probability=step.rate,
+        round=this_round.stream,
+        sampling_probability=this_round.rate,
         overwrite_value=True,
         n_jobs=n_jobs,
     )
@@ -604,21 +604,21 @@ def release_round(
 def release_totals_again(
     documents: PrivateSide,
     weight: np.ndarray,
-    step: Round,
+    this_round: Round,
     curator: Curator,
     n_jobs: int | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Noisy word totals and their noise scale, (n_words,) each, in place of topics."""
-    mechanism = step.mechanism  # public
-    rates = np.full(documents.n_units, step.rate)  # private
-    units = curator.sample(rates, round=step.t - 1)  # secret
+    mechanism = this_round.mechanism  # public
+    rates = np.full(documents.n_units, this_round.rate)  # private
+    units = curator.sample(rates, round=this_round.t - 1)  # secret
     with interruptible():
         total = documents.sum_words(
-            units, weight=weight, norm=step.norm, radius=mechanism.radius
+            units, weight=weight, norm=this_round.norm, radius=mechanism.radius
         )  # private
     # One unit moves `total` by at most `radius` in L2: its word counts are clipped to
     # `radius` in integers, and its scale depends on itself and on released weights
     # only. That the round is one for totals depends on past releases only.
-    noisy = release_round(total, step, curator, n_jobs)  # public
-    unit = step.norm / mechanism.radius / step.rate / weight
-    return noisy * unit, mechanism.scale * unit
+    noisy = release_round(total, this_round, curator, n_jobs)  # public
+    granularity = this_round.norm / mechanism.radius / this_round.rate / weight
+    return noisy * granularity, mechanism.scale * granularity

@@ -168,12 +168,12 @@ class DocumentBudget:
             """Rounds of topics among the first t."""
             return n_learning(t) - int(n_learning(t) * share_for_totals)
 
-        steps = []
+        schedule = []
         for t in range(n_done + 1, n_done + n_rounds + 1):
             for_test = learning < t <= max_iter
             for_totals = not for_test and n_topics(t) == n_topics(t - 1)
             progress = min(1.0, (t - 1) / learning)
-            step = Round(
+            this_round = Round(
                 t=t,
                 stream=len(self.totals) + t,
                 mechanism=self.mechanism_of(t),
@@ -185,8 +185,8 @@ class DocumentBudget:
                 for_totals=for_totals,
                 for_test=for_test,
             )
-            steps.append(step)
-        return steps
+            schedule.append(this_round)
+        return schedule
 
 
 def n_tests(max_iter: int) -> int:
@@ -248,14 +248,14 @@ def document_budget(
             f"max_iter={max_iter}: the noise of more rounds would leave no signal; "
             "raise epsilon, or lower max_iter"
         )
-    step = 1e-9  # by which the merged plan may differ from the plan that runs
+    excess = 1e-9  # by which the merged plan may differ from the plan that runs
     while True:
         budget = _split(multiplier, max_iter, subsampling_ratio, shares)
         plan = [event for _, event in budget.plan(0, max_iter)]
         if epsilon_of(plan, delta, total_variation=distance) <= epsilon:
             return budget
-        multiplier *= 1.0 + step
-        step *= 2.0
+        multiplier *= 1.0 + excess
+        excess *= 2.0
 
 
 def _split(

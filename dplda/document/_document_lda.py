@@ -1,4 +1,14 @@
-"""What SUB-LDA and private SVI share: charge a plan, run rounds, publish the model."""
+"""What SUB-LDA and private SVI share: charge a plan, run rounds, publish the model.
+
+A call goes through these steps:
+
+1. `_job` fixes the mechanisms and the plan, from public parameters.
+2. `_charge` reserves the price of the plan. Only then are data read and checked.
+3. ``charge.begin()`` spends the price. Nothing is refused after it.
+4. `_first_table` releases word totals, and `_rounds` releases noisy sums over
+   documents. Private values go to the curator only, and what it returns is public.
+5. `_publish` sets the fitted attributes.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +17,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dplda.core._base import MAX_ITER, BaseLDA
 from dplda.core._corpus import (
+    Matrix,
+    Shards,
     check_counts,
     check_shards,
     public_tables,
@@ -89,44 +102,39 @@ from dplda.leaf._users import RELATIONS, charged_unit, number_users
 from dplda.privacy import Guarantee, LowSignalWarning
 from dplda.privacy._charge import Charge, Step
 from dplda.privacy._curator import Curator, check_words
-from dplda.privacy._events import Event
 from dplda.privacy._streams import Streams
 from dplda.privacy._sums import ALONE, Shares, Sums
 
 # `doc_topic_prior` of the rounds; a larger one makes the topics alike
 IN_ROUNDS = 0.1
-# That of a document with one word, after the fit; none: noisy topics of four words are
-# worse than word totals, 2: good topics lose 3 to 5% (docs/decisions.md, 29).
-SHORT = 1.0
-HARDLY = 0.1  # trust below which a fit warns
+LEAST_TRUST = 0.1  # in the public topics; a fit warns below it
 TOTALS_AGAIN = "share of rounds for word totals"
 
 
 class Paid(NamedTuple):
-    """What was paid before a call: for its own documents, and for those of others."""
+    """The guarantees of the releases that a model holds; public."""
 
-    own: Guarantee | None = None  # of the calls that this one goes on from
-    earlier: Guarantee | None = None  # of the fit whose releases are added
+    own: Guarantee | None = None  # of its own documents, in all calls so far
+    earlier: Guarantee | None = None  # of the other documents, given as `earlier`
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a call of `fit` or `partial_fit` fixes before it reads data."""
+    """What a call of `fit` or `partial_fit` fixes before it reads data.
 
-    unit: str  # what is protected
-    budget: DocumentBudget
-    plan: list[Step]  # what it releases
-    n_done: int  # rounds before it
-    n_rounds: int  # its own
-    rules: Rules  # with noise, or without
-    streams: Streams  # secret
-    sums: Sums  # who makes its sums public
-    paid: Paid
+    All of it is public except for the secret streams.
+    """
 
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """The events of the plan, in order."""
-        return tuple(event for _, event in self.plan)
+    unit: str  # what is protected: "document" or "user"
+    budget: DocumentBudget  # the mechanisms of `max_iter` rounds
+    plan: list[Step]  # label and event of each release of this call
+    n_done: int  # rounds of the calls before this one
+    n_rounds: int  # rounds of this call
+    rules: Rules  # for a fit with noise, or without
+    streams: Streams  # secret: of noise and samples
+    sums: Sums  # who makes the sums public
+    paid: Paid  # before this call
+    earlier: DocumentLDA | None  # the model whose releases are added
 
 
 class DocumentLDA(PrivateEstimator, BaseLDA):
@@ -198,6 +206,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         Number of rounds so far.
     """
 
+    _released: NoisyTable  # what all calls since `fit` have released; public
+    _paid: Paid
     _attack = "document"
     _promise = Promise(
         unit="document",  # or "user", if `fit` gets `user_ids`
@@ -227,12 +237,19 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     def doc_topic_prior_(self) -> float:
         if self.doc_topic_prior is not None:
             return self.doc_topic_prior
+        # 0.1 for all lengths: noisy topics of documents of four words are worse than
+        # word totals. 2 / length: good topics lose 3 to 5% (docs/decisions.md, 29).
         length = max(1.0, self._released.released.doc_length)
-        return max(IN_ROUNDS, SHORT / length)
+        return max(IN_ROUNDS, 1 / length)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
-        self, X: Any, y: Any = None, *, user_ids: Any = None, earlier: Any = None
+        self,
+        X: Matrix | Shards,
+        y: object = None,
+        *,
+        user_ids: ArrayLike | None = None,
+        earlier: DocumentLDA | None = None,
     ) -> Self:
         """Train on private documents: `max_iter` rounds.
 
@@ -289,7 +306,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         return self._fit(X, user_ids, earlier=earlier)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
+    def partial_fit(
+        self, X: Matrix | Shards, y: object = None, *, user_ids: ArrayLike | None = None
+    ) -> Self:
         """Run one more private round on the same documents.
 
         The costs of all calls add up in `epsilon_`. `max_iter` calls release what `fit`
@@ -337,7 +356,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         fit : All rounds at once; it gives the same warnings.
         """
         unit = unit_of(X, user_ids)
-        table = released_so_far(self, unit)
+        table = released_so_far(self, unit)  # public
         if table is None:
             return self._fit(X, user_ids, n_rounds=1)
         job = self._job(unit, n_done=table.n_rounds, n_rounds=1, paid=self._paid)
@@ -353,58 +372,59 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
 
     def _fit(
         self,
-        X: Any,
-        user_ids: Any,
+        X: Matrix | Shards,
+        user_ids: ArrayLike | None,
         *,
         sums: Sums = ALONE,
-        earlier: Any = None,
+        earlier: DocumentLDA | None = None,
         n_rounds: int | None = None,
     ) -> Self:
         """Train from scratch, in rounds whose sums `sums` makes public."""
         unit = unit_of(X, user_ids)
-        past = self._checked_earlier(earlier, unit)  # public
-        paid = Paid() if past is None else Paid(earlier=past.privacy_)
-        job = self._job(unit, n_rounds=n_rounds, paid=paid, sums=sums)
+        earlier = self._checked_earlier(earlier, unit)  # public
+        job = self._job(unit, n_rounds=n_rounds, sums=sums, earlier=earlier)
         with (
             self._charge(job, user_ids) as charge,
             columns_kept(self, charge),
             closing(self._documents(X, user_ids, reset=True)) as documents,  # private
         ):
-            public = self._checked_inputs(documents.n_words, job, past)  # public
-            # random topics begin with it; parties begin alike
+            public = self._checked_inputs(documents.n_words, job)  # public
+            # Topics begin at random. Parties draw them from the same public streams.
             topic_streams = sums.begin() or job.streams  # secret, public among parties
             charge.begin()
-            self._learn(documents, job, charge, topic_streams, public, past)
+            self._train_from_scratch(documents, job, charge, topic_streams, public)
         return self
 
     def _fit_paid(
         self,
-        X: Any,
-        user_ids: Any,
+        X: Matrix | Shards,
+        user_ids: ArrayLike | None,
         charge: Charge,
         sums: Sums = ALONE,
         topic_streams: Streams | None = None,
-        earlier: Any = None,
+        earlier: DocumentLDA | None = None,
     ) -> None:
-        """Train from scratch on counts of words that the same charge has paid for.
+        """Train from scratch under a charge that the caller has begun.
 
-        It has begun: whatever can be refused was refused by `_refuse_before` and
-        `_checked_earlier`. `sums` have begun, too, and gave `topic_streams`.
+        The charge pays for the choice of the words, too. `_refuse_before` and
+        `_checked_earlier` have refused all that can be refused. `topic_streams` is what
+        ``sums.begin()`` returned.
         """
         unit = unit_of(X, user_ids)
-        past = self._checked_earlier(earlier, unit)  # public
-        paid = Paid() if past is None else Paid(earlier=past.privacy_)
-        job = self._job(unit, paid=paid, sums=sums)
+        earlier = self._checked_earlier(earlier, unit)  # public
+        job = self._job(unit, sums=sums, earlier=earlier)
         with closing(
             self._documents(X, user_ids, reset=True, tell_of_copies=False)
         ) as documents:  # private
-            public = self._checked_inputs(documents.n_words, job, past)  # public
+            public = self._checked_inputs(documents.n_words, job)  # public
             streams = topic_streams or job.streams  # secret, public among parties
-            self._learn(documents, job, charge, streams, public, past)
+            self._train_from_scratch(documents, job, charge, streams, public)
 
     def _refuse_before(self, n_words: int, *, is_chosen: bool) -> None:
-        """Refuse what `_fit_paid` would, of words that are given, or of at most so many
-        that will be chosen.
+        """Refuse what `_fit_paid` cannot train, before the caller's charge begins.
+
+        `n_words` is the number of given words, or the largest number of words that will
+        be chosen from the texts (`is_chosen`).
         """
         self._validate_params()
         self._check_size(self._plan(), n_words)
@@ -428,12 +448,13 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         *,
         n_done: int = 0,
         n_rounds: int | None = None,
-        paid: Paid = Paid(),  # noqa: B008  # nothing was paid before
+        paid: Paid | None = None,
         sums: Sums = ALONE,
+        earlier: DocumentLDA | None = None,
     ) -> Job:
-        """What a call fixes before it reads data: all rounds, unless a number is given.
+        """Fix what a call does before it reads data; None: all rounds of the budget.
 
-        It refuses a call that `epsilon` does not pay for.
+        `BudgetError` if `epsilon` does not pay for a further `partial_fit`.
         """
         exactly_one(
             type(self).__name__,
@@ -444,13 +465,24 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         if n_rounds is None:
             n_rounds = len(budget.rounds)
         plan = budget.plan(n_done, n_rounds)
+        if paid is None:
+            paid = Paid(earlier=None if earlier is None else earlier.privacy_)
         check_paid(self, plan, paid.own, len(budget.rounds))
-        streams = Streams.from_random_state(self.random_state)  # secret
-        rules = self._rules(budget)
-        return Job(unit, budget, plan, n_done, n_rounds, rules, streams, sums, paid)
+        return Job(
+            unit=unit,
+            budget=budget,
+            plan=plan,
+            n_done=n_done,
+            n_rounds=n_rounds,
+            rules=self._rules(budget),
+            streams=Streams.from_random_state(self.random_state),
+            sums=sums,
+            paid=paid,
+            earlier=earlier,
+        )
 
-    def _charge(self, job: Job, user_ids: Any) -> Charge:
-        """What a call pays."""
+    def _charge(self, job: Job, user_ids: ArrayLike | None) -> Charge:
+        """The charge of a call, for its ``with`` block."""
         seeded = job.streams.seeded
         warn_if_seeded(type(self).__name__, seeded and not job.budget.exact)
         unit = job.unit if user_ids is None else charged_unit(user_ids, job.unit)
@@ -463,7 +495,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             is_first=job.paid.own is None,
         )
 
-    def _checked_earlier(self, earlier: Any, unit: str) -> Any:
+    def _checked_earlier(
+        self, earlier: DocumentLDA | None, unit: str
+    ) -> DocumentLDA | None:
         """The fitted model whose releases are added, or None; all public."""
         if earlier is None:
             return None
@@ -490,13 +524,19 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             )
         return earlier
 
-    def _checked_inputs(self, n_words: int, job: Job, past: Any) -> PublicWords | None:
-        """What is public of the words; refuses what cannot be trained, and warns."""
-        if past is not None and len(past._released.weight) != n_words:
-            raise ValueError(
-                f"earlier was fitted to {len(past._released.weight)} words, and X has "
-                f"{n_words}; use one vocabulary for both"
-            )
+    def _checked_inputs(self, n_words: int, job: Job) -> PublicWords | None:
+        """Check all that depends on the number of words, which is public.
+
+        Returns the public tables of the words, or None without any. Warns of
+        `expected_n_docs` documents if they are too few.
+        """
+        if job.earlier is not None:
+            n_earlier = len(job.earlier._released.weight)
+            if n_earlier != n_words:
+                raise ValueError(
+                    f"earlier was fitted to {n_earlier} words, and X has {n_words}; "
+                    "use one vocabulary for both"
+                )
         self._check_size(job.plan, n_words)
         if self.expected_n_docs is not None and not job.budget.exact:
             warn_of_size(
@@ -506,23 +546,22 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             return None
         return PublicWords.of(*public_tables(self, n_words))
 
-    def _learn(
+    def _train_from_scratch(
         self,
         documents: PrivateSide,
         job: Job,
         charge: Charge,
         topic_streams: Streams,
         public: PublicWords | None,
-        past: Any,
     ) -> None:
-        """Release word totals, then run the rounds: the whole of a charged fit."""
+        """Release word totals, then run the rounds. The charge has begun."""
         curator = Curator(charge, job.streams, plan=job.plan, sums=job.sums)
         table = self._first_table(
-            documents, job, curator, topic_streams, public, past
+            documents, job, curator, topic_streams, public
         )  # public
-        # it decides which sum comes next: of all parties the same, to the last bit
+        # The share decides which sum a round releases. All parties must use the same.
         agreed = job.sums.agree(np.array([table.share_for_totals]), TOTALS_AGAIN)
-        # below 1, so that a round is left for topics
+        # below 1: at least one round is for topics
         share = min(max(float(agreed[0]), 0.0), math.nextafter(1.0, 0.0))
         table = replace(table, share_for_totals=share)
         self._train(documents, table, job, charge, curator)
@@ -535,21 +574,22 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         charge: Charge,
         curator: Curator,
     ) -> None:
-        """Run the rounds, and publish the model.
+        """Run the rounds of a job, and publish the model.
 
-        Whatever ends the rounds early, the model of those so far is there.
+        If an exception ends the rounds early, the model of the finished rounds is
+        published.
         """
-        steps = job.budget.schedule(
+        schedule = job.budget.schedule(
             job.n_done,
             job.n_rounds,
             share_for_totals=min(table.share_for_totals, job.rules.most_for_totals),
             powers=job.rules.powers,
         )  # public
         try:
-            for learned in self._rounds(documents, table, steps, curator, job.rules):
-                table = learned  # an interrupt leaves this value, or the one before
+            for learned in self._rounds(documents, table, schedule, curator, job.rules):
+                table = learned  # an interrupt leaves the old value or the new one
                 if job.sums.keep is not None:
-                    self._publish(table, steps, job, charge)
+                    self._publish(table, schedule, job, charge)
                     job.sums.keep()
             if job.rules.keeps_out(documents):
                 tested = tested_without_noise(
@@ -562,17 +602,22 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                 table = replace(table, tested=tested)
         finally:
             if table.n_rounds > job.n_done:
-                self._publish(table, steps, job, charge)
+                self._publish(table, schedule, job, charge)
                 warn_if_cut_short(self, job.n_done + job.n_rounds)
         self._warn_of_result(len(job.budget.rounds))
 
     def _documents(
-        self, X: Any, user_ids: Any, *, reset: bool, tell_of_copies: bool = True
+        self,
+        X: Matrix | Shards,
+        user_ids: ArrayLike | None,
+        *,
+        reset: bool,
+        tell_of_copies: bool = True,
     ) -> PrivateSide:
-        """The checked documents; their owner is told of copies, unless texts were.
+        """Check the documents; private.
 
-        The columns of shards are checked here, and their documents when they are
-        visited.
+        Shards are opened later, when a round reads them: only their columns are checked
+        here. `tell_of_copies` is False if the caller has compared the texts.
         """
         if isinstance(X, CountShards):
             check_shards(self, X, reset=reset)
@@ -587,31 +632,31 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         self,
         documents: PrivateSide,
         table: NoisyTable,
-        steps: list[Round],
+        schedule: list[Round],
         curator: Curator,
         rules: Rules,
     ) -> Iterator[NoisyTable]:
-        """The algorithm: gives what is known after each round, which is public.
+        """Run the rounds, and yield what is known after each; public.
 
-        The documents are private. Only results of `curator.release` leave them. From a
-        release until it is learned, signals wait.
+        The documents are private. Only results of `curator.release` leave them. Signals
+        wait from a release until the table has learned it.
         """
-        room = aligned_zeros(table.table.shape, np.float32)
-        claim = None  # of the topics, once they are learned
-        for _, step in zip(rounds(self, steps[0].t, steps[-1].t), steps):
-            if step.for_totals:
+        scratch = aligned_zeros(table.table.shape, np.float32)
+        claim = None  # what the topics say, once all rounds of topics are done
+        for _, this_round in zip(rounds(self, schedule[0].t, schedule[-1].t), schedule):
+            if this_round.for_totals:
                 totals, noise_scale = release_totals_again(
-                    documents, table.weight, step, curator, self.n_jobs
+                    documents, table.weight, this_round, curator, self.n_jobs
                 )  # public
                 table = learn_totals(table, totals, noise_scale)  # public
-            elif step.for_test:
+            elif this_round.for_test:
                 claim = claim or claim_of(table, self.n_jobs)  # public
                 table = self._test_round(
-                    documents, table, claim, step, curator, rules
+                    documents, table, claim, this_round, curator, rules
                 )  # public
             else:
                 table = self._topics_round(
-                    documents, table, step, curator, rules, room
+                    documents, table, this_round, curator, rules, scratch
                 )  # public
             yield table
 
@@ -619,30 +664,32 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         self,
         documents: PrivateSide,
         table: NoisyTable,
-        step: Round,
+        this_round: Round,
         curator: Curator,
         rules: Rules,
-        room: np.ndarray,
+        scratch: np.ndarray,
     ) -> NoisyTable:
-        """What is known after a round of topics, which is public."""
-        rates = self._rates(documents, table, step.rate)  # private
-        units = curator.sample(rates, round=step.t - 1)  # secret
+        """Release a noisy sum of word-topic counts, and learn from it; public."""
+        rates = self._rates(documents, table, this_round.rate)  # private
+        units = curator.sample(rates, round=this_round.t - 1)  # secret
         units = rules.that_train(units, documents)  # secret
-        norm = rules.bound(documents, step.norm)  # public
-        tables = rules.tables(table, step, norm, room)  # public
+        norm = rules.bound(documents, this_round.norm)  # public
+        tables = rules.tables(table, this_round, norm, scratch)  # public
         with interruptible():
-            total = documents.sum_topics(units, tables, step.rate / rates)  # private
+            total = documents.sum_topics(
+                units, tables, this_round.rate / rates
+            )  # private
         # One unit moves `total` by at most the radius in L2: its contribution is
         # clipped to `tables.radius` in integers. The contribution reads the documents
         # of the unit, their own topic weights and past releases only, so that no other
         # unit's contribution changes.
-        noisy = release_round(total, step, curator, self.n_jobs)  # public
+        noisy = release_round(total, this_round, curator, self.n_jobs)  # public
         return learn(
             table,
             noisy,
-            step,
-            unit=norm / tables.radius / step.rate,
-            share=self._share(step),
+            this_round,
+            granularity=norm / tables.radius / this_round.rate,
+            share=self._share(this_round),
             is_centered=rules.is_centered,
             least=self.topic_word_prior,
             n_jobs=self.n_jobs,
@@ -653,39 +700,37 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         documents: PrivateSide,
         table: NoisyTable,
         claim: Claim,
-        step: Round,
+        this_round: Round,
         curator: Curator,
         rules: Rules,
     ) -> NoisyTable:
-        """What is known after a round that tests the topics, which is public."""
-        rates = self._rates(documents, table, step.rate)  # private
-        units = curator.sample(rates, round=step.t - 1)  # secret
-        radius = step.mechanism.radius
+        """Release a noisy sum that tests the topics, and learn from it; public."""
+        rates = self._rates(documents, table, this_round.rate)  # private
+        units = curator.sample(rates, round=this_round.t - 1)  # secret
+        radius = this_round.mechanism.radius
         halves = claim.halves(
-            radius, step.t, rules.doc_topic_prior, self.n_jobs
+            radius, this_round.t, rules.doc_topic_prior, self.n_jobs
         )  # public
         with interruptible():
-            total = documents.sum_halves(units, halves, step.rate / rates)  # private
+            total = documents.sum_halves(
+                units, halves, this_round.rate / rates
+            )  # private
         # One unit moves `total` by at most the radius in L2: its contribution, of both
         # halves of its words together, is clipped to `halves.radius` in integers. It
         # reads the documents of the unit, public coins and past releases only.
-        noisy = release_round(total, step, curator, self.n_jobs)  # public
-        return learn_test(table, claim, noisy, step)  # public
+        noisy = release_round(total, this_round, curator, self.n_jobs)  # public
+        return learn_test(table, claim, noisy, this_round)  # public
 
     def _publish(
-        self, table: NoisyTable, steps: list[Round], job: Job, charge: Charge
+        self, table: NoisyTable, schedule: list[Round], job: Job, charge: Charge
     ) -> None:
-        """Set the fitted attributes: a model of the rounds so far."""
-        result = finish(
-            table,
-            self.topic_word_prior,
-            n_jobs=self.n_jobs,
-        )
-        own = self._guarantee(steps, job, charge)
+        """Set the fitted attributes: the model of the rounds so far."""
+        result = finish(table, self.topic_word_prior, n_jobs=self.n_jobs)
+        own = self._guarantee(schedule, job, charge)
         own = cut_short(own, table.n_rounds, job.n_done + job.n_rounds)
         if result["_instead"] is not None:
-            line = "topics", result["_instead"]
-            own = replace(own, provenance=(*own.provenance, line))
+            origin = ("topics", result["_instead"])
+            own = replace(own, provenance=(*own.provenance, origin))
         earlier = job.paid.earlier
         publish(
             self,
@@ -697,10 +742,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             _paid=Paid(own, earlier),
         )
 
-    def _guarantee(self, steps: list[Round], job: Job, charge: Charge) -> Guarantee:
-        """What the releases of these documents cost, in all calls."""
+    def _guarantee(self, schedule: list[Round], job: Job, charge: Charge) -> Guarantee:
+        """The guarantee of all releases of these documents, in all calls."""
         norms = [] if job.n_done else [NORM] * len(job.budget.totals)
-        norms += [step.norm for step in steps]
+        norms += [this_round.norm for this_round in schedule]
         norms += [NORM] * job.budget.n_spare
         terms = job.sums.promise(charge.events, self.delta)
         assumptions: tuple[str, ...] = (DISTINCT,)
@@ -711,7 +756,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         if job.paid.earlier is not None and job.unit == "document":
             assumptions += (OTHER_DOCUMENTS,)
         return document_guarantee(
-            job.events,
+            tuple(event for _, event in job.plan),
             unit=job.unit,
             delta=self.delta,
             paid_before=job.paid.own,
@@ -727,15 +772,15 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         )
 
     def _warn_of_result(self, max_iter: int) -> None:
-        """Tell the caller of a model that says little."""
+        """Warn if the model says little."""
         if self.n_iter_ >= max_iter:
             warn_if_weak(self, self._instead)
-        if self.prior_trust_ is not None and self.prior_trust_ < HARDLY:
+        if self.prior_trust_ is not None and self.prior_trust_ < LEAST_TRUST:
             warn_user(
                 f"the releases of {type(self).__name__} do not agree with the topics "
                 f"of prior_components (prior_trust_ is {self.prior_trust_:.2g}, below "
-                f"{HARDLY}), and they were all but ignored; use public texts of the "
-                "same kind, or leave prior_components=None",
+                f"{LEAST_TRUST}), and they were all but ignored; use public texts of "
+                "the same kind, or leave prior_components=None",
                 LowSignalWarning,
             )
 
@@ -744,34 +789,33 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         documents: PrivateSide,
         job: Job,
         curator: Curator,
-        streams: Streams,
+        topic_streams: Streams,
         public: PublicWords | None,
-        past: Any,
     ) -> NoisyTable:
         """The table before round 1, from two releases of word totals; public."""
-        most = 1 if job.unit == "document" else DOCS_OF_A_USER  # public
+        most_docs = 1 if job.unit == "document" else DOCS_OF_A_USER  # public
         released, weight = release_word_totals(
-            documents, job.budget.totals, curator, job.rules, most
+            documents, job.budget.totals, curator, job.rules, most_docs
         )  # public
-        if past is not None:
-            table = continued_table(past._released, released, weight, public)
+        if job.earlier is not None:
+            table = continued_table(job.earlier._released, released, weight, public)
         else:
             table = random_table(
                 released,
                 weight,
                 int(self.n_components),
-                streams,
+                topic_streams,
                 public,
                 self._begins_alike,
             )
             if job.budget.exact:
-                table = self._exact_start(documents, streams, table)
+                table = self._exact_start(documents, topic_streams, table)
         return with_rounds_for_totals(table, NORM * job.budget.noise)
 
     def _exact_start(
         self, documents: PrivateSide, streams: Streams, table: NoisyTable
     ) -> NoisyTable:
-        """The table that a fit without noise begins with; `table` has random topics."""
+        """The first table of a fit without noise; `table` has random topics."""
         return table
 
     def _rates(
@@ -780,14 +824,14 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         """Each unit's probability of joining a round, (n_units,), at most `highest`."""
         return np.full(documents.n_units, highest)
 
-    def _share(self, step: Round) -> float:
-        """Share of a round in the average of the rounds so far, once it is in it."""
+    def _share(self, this_round: Round) -> float:
+        """Weight of a round in the average of all rounds up to it, in (0, 1]."""
         raise NotImplementedError
 
     def _rules(self, budget: DocumentBudget) -> Rules:
-        """What a fit with this budget does: with noise, or without."""
-        kind = ExactRules if budget.exact else Rules
-        return kind(
+        """The rules of a fit with noise, or of a fit without."""
+        rules_class = ExactRules if budget.exact else Rules
+        return rules_class(
             begins_anew=self._infers_anew,
             doc_topic_prior=self._prior_in_rounds,
             topic_word_prior=self.topic_word_prior,
@@ -813,6 +857,6 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         )
 
     def _plan(self, shares: Shares = ALONE.shares) -> list[Step]:
-        """What `fit` charges."""
+        """Label and event of each release of `fit`."""
         budget = self._budget(shares)
         return budget.plan(0, len(budget.rounds))

@@ -224,9 +224,9 @@ def with_rounds_for_totals(table: NoisyTable, noise: float) -> NoisyTable:
 def learn(
     before: NoisyTable,
     noisy: np.ndarray,
-    step: Round,
+    this_round: Round,
     *,
-    unit: float,
+    granularity: float,
     share: float,
     is_centered: bool,
     least: float = 0.0,
@@ -234,19 +234,19 @@ def learn(
 ) -> NoisyTable:
     """What is known after a round's noisy sum (n_words, n_components).
 
-    The sum holds integers of `unit` tokens, and makes up `share` of the new average.
+    The sum holds integers of `granularity` tokens, and makes up `share` of the new average.
     Its memory becomes that of the average. If contributions are centered, they sum to
     zero over topics: the mean of a word's row is noise only, and what they were
     centered at is added again. `least` is added to each cell of the estimate.
     """
     reading = before.latest_reading()
-    noise_scale = step.mechanism.scale * unit  # of a cell, in tokens
+    noise_scale = this_round.mechanism.scale * granularity  # of a cell, in tokens
     of_rows = noisy.sum(axis=1)
     _denoise.learn(
         noisy,
         before.table,
         1 - share,
-        share * unit / before.weight,
+        share * granularity / before.weight,
         share * reading.own,
         is_centered,
         before.average,
@@ -290,12 +290,12 @@ def learn_totals(
 
 
 def learn_test(
-    before: NoisyTable, claim: Claim, noisy: np.ndarray, step: Round
+    before: NoisyTable, claim: Claim, noisy: np.ndarray, this_round: Round
 ) -> NoisyTable:
     """What is known after one more round that tests the topics."""
     # with too few documents, they would seem to have added too little
     n_docs = before.released.n_docs + before.released.n_docs_error
-    tested = met(before.tested, claim, noisy, step, n_docs)
+    tested = met(before.tested, claim, noisy, this_round, n_docs)
     return replace(before, tested=tested, n_rounds=before.n_rounds + 1)
 
 

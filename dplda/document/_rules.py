@@ -81,9 +81,9 @@ class Rules:
         return math.isqrt(radius**2 - share**2)
 
     def tables(
-        self, table: NoisyTable, step: Round, norm: float, room: np.ndarray
+        self, table: NoisyTable, this_round: Round, norm: float, scratch: np.ndarray
     ) -> RoundTables:
-        """What units are told in a round; public. `room` (n_words, padded) is used.
+        """What units are told in a round; public. `scratch` (n_words, padded) is used.
 
         They read p(word | topic), and no exp(E[log beta]): the table is a posterior
         mean already, and the digamma function would count the uncertainty of rare words
@@ -91,21 +91,21 @@ class Rules:
         """
         n_jobs = self.n_jobs
         sizes = topic_sizes(table.table, n_jobs)
-        phi = word_probabilities(table.table, sizes, room, n_jobs)
-        factor = in_16_bits(temper(phi, step.power, n_jobs), n_jobs)
-        center = self.center(table, room)
+        phi = word_probabilities(table.table, sizes, scratch, n_jobs)
+        factor = in_16_bits(temper(phi, this_round.power, n_jobs), n_jobs)
+        center = self.center(table, scratch)
         inference = RoundInference(
-            word_probabilities(table.table, sizes, room, n_jobs),
+            word_probabilities(table.table, sizes, scratch, n_jobs),
             self.doc_topic_prior,
             self.begins_anew,
             self.own(sizes),
         )
-        radius = step.mechanism.radius
+        radius = this_round.mechanism.radius
         return RoundTables(inference, factor, center, table.weight, norm, radius)
 
-    def center(self, table: NoisyTable, room: np.ndarray) -> np.ndarray:
+    def center(self, table: NoisyTable, scratch: np.ndarray) -> np.ndarray:
         """Center of the contributions: p(topic | word), in 16 bits."""
-        shares = topic_shares(table.table, room, self.n_jobs)
+        shares = topic_shares(table.table, scratch, self.n_jobs)
         return in_16_bits(shares, self.n_jobs, size=0)
 
     def own(self, sizes: np.ndarray) -> tuple[np.ndarray, float] | None:
@@ -173,24 +173,24 @@ class ExactRules(Rules):
         return radius
 
     def tables(
-        self, table: NoisyTable, step: Round, norm: float, room: np.ndarray
+        self, table: NoisyTable, this_round: Round, norm: float, scratch: np.ndarray
     ) -> RoundTables:
         """Those of online variational Bayes, if inference begins anew."""
         if not self.begins_anew:
-            return super().tables(table, step, norm, room)
+            return super().tables(table, this_round, norm, scratch)
         expected = exp_dirichlet_expectation(table.table, np.float32, self.n_jobs)
         return RoundTables(
             RoundInference(expected, self.doc_topic_prior, anew=True, by_e_step=True),
             in_16_bits(expected, self.n_jobs),
-            self.center(table, room),
+            self.center(table, scratch),
             table.weight,
             norm,
-            step.mechanism.radius,
+            this_round.mechanism.radius,
         )
 
-    def center(self, table: NoisyTable, room: np.ndarray) -> np.ndarray:
-        room[:] = 0
-        return in_16_bits(room, self.n_jobs, size=0)
+    def center(self, table: NoisyTable, scratch: np.ndarray) -> np.ndarray:
+        scratch[:] = 0
+        return in_16_bits(scratch, self.n_jobs, size=0)
 
     def own(self, sizes: np.ndarray) -> tuple[np.ndarray, float] | None:
         return sizes, self.topic_word_prior

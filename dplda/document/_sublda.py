@@ -152,17 +152,17 @@ class SubLDA(DocumentLDA):
         share = documents.share_of(frequent_words(table.table, 1 / self.boost))
         return np.clip(highest * share, min(self.subsampling_ratio, highest), highest)
 
-    def _share(self, step: Round) -> float:
+    def _share(self, this_round: Round) -> float:
         """Later rounds weigh more: round n as n squared, after the last as that one.
 
         Equal weights lose 9 and 14 points of the gap at epsilon 1 and 4. Without noise
         and sampling, there is nothing to average out.
         """
-        if step.mechanism.scale == 0 and step.rate == 1:
+        if this_round.mechanism.scale == 0 and this_round.rate == 1:
             return 1.0
-        n = min(step.n, step.n_last)
+        n = min(this_round.n, this_round.n_last)
         sum_of_squares = n * (n + 1) * (2 * n + 1) // 6
-        return n**2 / (sum_of_squares + (step.n - n) * n**2)
+        return n**2 / (sum_of_squares + (this_round.n - n) * n**2)
 
     def _exact_start(
         self, documents: PrivateSide, streams: Streams, table: NoisyTable

@@ -130,10 +130,10 @@ class PrivateSVILDA(DocumentLDA):
     ):
         self._assign(locals())
 
-    def _share(self, step: Round) -> float:
+    def _share(self, this_round: Round) -> float:
         """Robbins-Monro rates.
 
         An offset of 10 in the place of 1 costs 1.2% to 18% of perplexity with noise
         (KOS and BBC, epsilon 1 and 4), and changes -0.5% to +0.7% without.
         """
-        return (1 + step.n) ** -float(self.learning_decay)
+        return (1 + this_round.n) ** -float(self.learning_decay)

@@ -90,14 +90,14 @@ class Claim:
     ) -> Halves:
         """What the units of round t are told; public."""
         n_words, n_components = self.table.shape
-        room = aligned_zeros(self.table.shape, np.float32)
-        center = room.copy()
+        scratch = aligned_zeros(self.table.shape, np.float32)
+        center = scratch.copy()
         center[:, :n_components] = self.shares
-        factor = room.copy()
+        factor = scratch.copy()
         factor[:, :n_components] = 1
         table = np.asarray(self.table, np.float32)
         sizes = table.sum(axis=0, dtype=float)
-        phi = word_probabilities(table, sizes, room, n_jobs)
+        phi = word_probabilities(table, sizes, scratch, n_jobs)
         return Halves(
             first_half(n_words, t),
             RoundInference(phi, doc_topic_prior, anew=True),
@@ -131,7 +131,11 @@ class Tested(NamedTuple):
 
 
 def met(
-    before: Tested | None, claim: Claim, noisy: np.ndarray, step: Round, n_docs: float
+    before: Tested | None,
+    claim: Claim,
+    noisy: np.ndarray,
+    this_round: Round,
+    n_docs: float,
 ) -> Tested:
     """What is known of the claim after one more release of halves.
 
@@ -139,11 +143,11 @@ def met(
     number of documents.
     """
     n_words, n_components = noisy.shape
-    claim = claim.across(first_half(n_words, step.t))
-    unit = CLIP * NORM / step.mechanism.radius / step.rate
+    claim = claim.across(first_half(n_words, this_round.t))
+    granularity = CLIP * NORM / this_round.mechanism.radius / this_round.rate
     # contributions sum to zero over topics: the mean of a row is noise only
-    cells = unit * (noisy - noisy.mean(axis=1, keepdims=True))
-    variance = (step.mechanism.scale * unit) ** 2 * (1 - 1 / n_components)
+    cells = granularity * (noisy - noisy.mean(axis=1, keepdims=True))
+    variance = (this_round.mechanism.scale * granularity) ** 2 * (1 - 1 / n_components)
     product = np.einsum("vk,vk->k", claim.contrasts, cells) / variance
     size = np.maximum(claim.size, 1e-300)
     square = claim.size / variance
@@ -152,7 +156,7 @@ def met(
         square += before.square
     # A document of a topic is CLIP from the shares, and its words have the norm NORM.
     own = np.minimum(1, n_docs * claim.shares * (CLIP * NORM) ** 2 / size)
-    spread = NORM * claim.chance / size**2 / step.rate
+    spread = NORM * claim.chance / size**2 / this_round.rate
     return Tested(product, square, own, spread)
 
 
