@@ -32,10 +32,9 @@ MAX_TOKENS = int(np.iinfo(np.int32).max)  # indices of the kernels are int32
 # that are computed at a time: both stay in the cache.
 BLOCK = 1 << 16
 CELLS_AT_ONCE = 1 << 22  # of a dense table of 8-byte numbers, at most: 32 MB
-# public tokens of a word in a topic; squares of sums are finite
-LARGEST_PSEUDO_COUNT = 1e12
+LARGEST_COUNT = 1e12  # squares of the sum of 1e7 such counts are finite in float32
 COPIES = 10  # a fit warns if more than one row in this many is a copy
-# least share of cells that survive rounding; tf-idf keeps next to none
+# Least share of cells that rounding may keep above 0. It keeps almost no tf-idf weight.
 LEAST_KEPT = 0.25
 NOT_COUNTS = (
     "X must be a matrix of word counts, documents by words, got {}; count texts with a "
@@ -498,10 +497,10 @@ def public_tables(
         shape = (int(estimator.n_components), n_words)
         low = prior.min()
         high = prior.max()
-        if prior.shape != shape or low < 0 or not 0 < high <= LARGEST_PSEUDO_COUNT:
+        if prior.shape != shape or low < 0 or not 0 < high <= LARGEST_COUNT:
             raise ValueError(
                 f"prior_components must be a table of shape {shape} (topics by words) "
-                f"of numbers from 0 to {LARGEST_PSEUDO_COUNT:g} that are not all zero, "
+                f"of numbers from 0 to {LARGEST_COUNT:g} that are not all zero, "
                 f"got shape {prior.shape} and numbers from {low:g} to {high:g}"
             )
     return vectors, prior

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, DTypeLike
 
-from dplda.core._corpus import BLOCK, row_blocks
+from dplda.core._corpus import BLOCK, LARGEST_COUNT, row_blocks
 from dplda.kernels import _e_step, _variational
 from dplda.leaf._sparse import add_duplicates
 from dplda.leaf._threads import in_threads, n_threads
@@ -27,7 +27,6 @@ UNTIL_SETTLED = Steps(100, 1e-4)
 E_STEP_TOLERANCE = 1e-3
 
 LANES = 16  # floats of the widest vector, to which topics are padded
-LARGEST_COUNT = 1e12  # squares of the sum of 1e7 such counts are finite in float32
 # entries and topic weights of the documents that are inferred at a time
 BATCH = 1 << 18
 MOST_COPIED = 256  # topics, of which documents copy the rows of their words

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import cleandoc
-from numbers import Integral, Real
+from numbers import Real
 from os import PathLike
 from typing import Any
 
@@ -69,7 +69,6 @@ BIT_EPSILON = [
     Interval(Real, 1e-6, 11.3, closed="both"),
     Options(Real, {math.inf}),
 ]
-EXPECTED_N_DOCS = [None, Interval(Integral, 1, 10**12, closed="both")]
 NOMINAL_EPSILON = 20.0  # a stated epsilon above it warns: exp(20) is 5e8
 
 # Assumptions of every central guarantee, quoted in `privacy_`.

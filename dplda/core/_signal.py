@@ -17,7 +17,8 @@ from dplda.leaf._messages import warn_user
 from dplda.privacy import LowSignalWarning
 from dplda.privacy._streams import Purpose, Streams
 
-# probability that noise alone makes any word of a topic stand out
+# Level of a test: the probability that noise alone makes any word of a topic stand out,
+# or makes two numbers of a table differ.
 FALSE_POSITIVES = 0.05
 ODDS = 2.0  # a word that stands out at least doubles the odds of its topic
 FALSE_TOPICS = 0.1  # highest expected share of noise among the topics that are shown
@@ -32,7 +33,6 @@ NOT_TESTED = (
     "fit had fewer than 8 rounds, a single topic, or too few documents, reports or "
     "batches."
 )
-FEWEST_TOPICS = 0.5  # least share of topics that are not weak; a fit warns below it
 SMALLEST_SIGNAL = 0.3  # least mean count of a cell over its noise; a fit warns below it
 
 
@@ -122,9 +122,9 @@ def deviate_of_mean(total: np.ndarray, squares: np.ndarray, n: int) -> np.ndarra
 
 
 def warn_if_weak(estimator: BaseEstimator, instead: str | None = None) -> None:
-    """Warn if most topics of a full fit are weak, or counts are far below the noise.
+    """Warn if more than half of the topics are weak, or counts are far below the noise.
 
-    `instead` says what the model has instead of topics.
+    `instead` says what the model has instead of weak topics.
     """
     name = type(estimator).__name__
     weak = estimator.weak_topics_
@@ -135,7 +135,7 @@ def warn_if_weak(estimator: BaseEstimator, instead: str | None = None) -> None:
     without_noise = not np.any(getattr(estimator, "components_std_", 1.0))
     if len(weak) == 1 or (without_noise and not is_tested):
         return
-    if not (is_noisy or n_read < FEWEST_TOPICS * len(weak)):
+    if not (is_noisy or 2 * n_read < len(weak)):
         return
     facts = f"{len(weak) - n_read} of {len(weak)} topics of {name} are weak"
     meaning = "they are not shown to be more than noise"

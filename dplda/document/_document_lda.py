@@ -36,7 +36,6 @@ from dplda.core._corpus import (
 from dplda.core._fold_in import aligned_zeros
 from dplda.core._private_fit import (
     DISTINCT,
-    EXPECTED_N_DOCS,
     NOISE_MULTIPLIER,
     PRIVACY_CONSTRAINTS,
     UNKNOWN_WORDS,
@@ -89,7 +88,7 @@ from dplda.document._noisy_table import (
     random_table,
     with_rounds_for_totals,
 )
-from dplda.document._plan import warn_of_size
+from dplda.document._plan import LARGEST, warn_of_size
 from dplda.document._private_side import PrivateSide
 from dplda.document._public_words import PublicWords
 from dplda.document._rules import ExactRules, Rules
@@ -140,8 +139,8 @@ class Job:
 class DocumentLDA(PrivateEstimator, BaseLDA):
     """Latent Dirichlet allocation from noisy sums over documents, in rounds.
 
-    A subclass says in `_infers_anew` whether the topic weights of a document begin anew
-    in each round, and in `_share` what a round weighs.
+    A subclass sets in `_infers_anew` whether each round infers topic weights from equal
+    weights, and computes in `_share` the weight of a round in the average.
 
     Parameters
     ----------
@@ -151,55 +150,54 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         `noise_multiplier`.
     noise_multiplier : float or None, default=None
         Noise of a round, as standard deviation over sensitivity, instead of `epsilon`.
-        Rounds without sampling differ in noise, and cost as much as `max_iter` equal
+        Without sampling, rounds have unequal noise, and cost as much as `max_iter`
         rounds with this value. Word totals add to the cost.
     prior_components : array-like (n_components, n_features_in_) or None, default=None
-        Public pseudo-counts of words in topics, for instance of a model of public texts
-        of the same kind, not normalized: how many public tokens stand behind them
-        matters. They cost no budget, must not come from the private texts, and are
-        believed if the releases agree. `partial_fit` goes on with those of its first
-        call. See `public_prior`.
+        Public pseudo-counts of words in topics, for instance from a model of public
+        texts of the same kind. They are not normalized, because the number of public
+        tokens matters. They cost no budget, and must not come from the private texts.
+        The fit trusts them as far as the releases agree. `partial_fit` keeps the
+        pseudo-counts of its first call. `public_prior` makes them.
     word_vectors : array-like (n_features_in_, n_dimensions) or None, default=None
-        Public vectors of the words, zeros in the rows of words without one: what words
-        mean. Words with similar vectors get similar topics, as far as the releases
-        agree. They cost no budget. `dplda.datasets.load_word_vectors` has those of
-        English words, and makes others.
+        Public vectors of the words; rows of words without a vector are zeros. Words
+        with similar vectors get similar topics, as far as the releases agree. They cost
+        no budget. `dplda.datasets.load_word_vectors` loads vectors of English words,
+        and makes the rows from other vectors.
     expected_n_docs : int or None, default=None
-        Expected number of documents, a public number: never count the private
-        documents. `fit` then warns if `delta` is at least 1 / `expected_n_docs`, or if
-        few topics can be expected to be shown. It changes nothing else. See
-        `dplda.plan`.
+        Expected number of documents, or of users. It must be public: never count the
+        private documents. `fit` then warns if `delta` is at least 1 /
+        `expected_n_docs`, or if few topics are expected to be shown. It changes nothing
+        else. See `dplda.plan`.
     doc_topic_prior : float or None, default=None
         Dirichlet parameter of a document's topics (alpha). None is 0.1 in the rounds,
-        and `doc_topic_prior_` says what it is afterwards.
+        and `doc_topic_prior_` after the fit.
 
     Attributes
     ----------
     doc_topic_prior_ : float
-        `doc_topic_prior` of the documents that are transformed or scored. By default it
-        is 0.1, or 1 over the mean number of different words in a document if that is
-        larger: few words say little of the topics. The mean is about that of the
-        training documents, as far as the releases say.
+        Dirichlet parameter of the topics of documents that are transformed or scored.
+        By default it is 0.1, or 1 / (mean number of different words in a document) if
+        that is larger, because few words say little of the topics. The mean is
+        estimated for the training documents, from releases.
     components_std_ : ndarray of shape (n_features_in_,)
-        Standard deviation of the noise in a cell of each word, the same in all topics,
-        in the unit of `components_`, before the estimate shrinks it.
+        Standard deviation of the noise in a cell of each word, in counts like
+        `components_`, before the estimate shrinks it. It is the same in all topics.
     signal_to_noise_ : float
         Mean count of a cell over the standard deviation of its noise in the average of
-        the rounds, both times word weights. ``inf`` without noise. Below 0.3 the model
-        knows word frequencies, and little of topics.
+        the rounds, both times word weights. ``inf`` without noise. Below 0.3, the model
+        shows word frequencies, and little of topics.
     prior_trust_ : float or None
-        How far the topics of `prior_components` are believed, from 0 to 1: as the
-        releases say. None without them.
+        How far the fit trusts the topics of `prior_components`, from 0 to 1, as the
+        releases agree with them. None without `prior_components`.
     n_units_ : ndarray of shape (2,)
-        Number of documents, or of users, as the noise lets it be seen, and the standard
-        deviation of this noise; NaN if noise hides it. With `earlier`, that of both
-        fits together.
+        Noisy number of documents, or of users, and the standard deviation of its noise;
+        NaN if noise hides the number. With `earlier`, of both fits together.
     row_noise_ : ndarray of shape (n_features_in_,) or None
-        Sum over topics of the noise of each word in the average of the rounds. With the
-        noise of one curator the variance is 1; without noise None. See
+        Sum over topics of the noise of each word in the average of the rounds, scaled
+        to variance 1 if one curator adds all noise. None without noise. See
         `dplda.audit.noise_of_release`.
     epsilon_ : float
-        Epsilon of a document, or of a user, for everything released since `fit`.
+        Epsilon of a document, or of a user, for all releases since `fit`.
     noise_multiplier_ : float
         Noise multiplier of an average round.
     n_iter_ : int
@@ -216,11 +214,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         "all word-topic counts, or again on all word totals",
         theorem="docs/proofs_document.md",
     )
-    # times `subsampling_ratio` is the highest rate of a unit, which is charged
-    boost = 1.0
+    boost = 1.0  # the rate that is charged is this times `subsampling_ratio`
     _n_passes = N_PASSES
     _infers_anew = False
-    _begins_alike = False  # with topics that differ little from each other
+    _begins_alike = False  # whether the first topics differ little from each other
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         **PRIVACY_CONSTRAINTS,
@@ -229,7 +226,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
         "prior_components": [None, "array-like"],
         "word_vectors": [None, "array-like"],
-        "expected_n_docs": EXPECTED_N_DOCS,
+        "expected_n_docs": [None, Interval(Integral, 1, LARGEST, closed="both")],
         "doc_topic_prior": [None, *BaseLDA._parameter_constraints["doc_topic_prior"]],
     }
 
@@ -251,30 +248,29 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         user_ids: ArrayLike | None = None,
         earlier: DocumentLDA | None = None,
     ) -> Self:
-        """Train on private documents: `max_iter` rounds.
+        """Train on private documents, in `max_iter` rounds.
 
-        An interrupt (Ctrl-C) after the first round leaves a fitted model of the rounds
-        so far. All rounds of the plan are charged then, and `privacy_` says so.
+        An interrupt (Ctrl-C) after the first round leaves a fitted model of the
+        finished rounds. All rounds of the plan stay charged, and `privacy_` says so.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
-            Word counts. One row is what the
-            guarantee protects, or all rows of one user; columns are public.
+            Word counts. The guarantee protects one row, or all rows of one user.
+            Columns are public.
         y : Ignored
             Ignored.
         user_ids : array-like of shape (n_docs,) or None, default=None
-            The user that each row comes from: integers or strings. All rows with one id
-            are one protected unit, for instance the texts of a person. A part of it,
-            such as one text of a user who keeps others, has a larger epsilon:
-            ``privacy_.for_part_of_unit()``. None protects each row alone. Private, and
-            read after `X`; the name of a column is public.
+            The user of each row: integers or strings. All rows with the same id are one
+            protected unit, for instance the texts of a person. One of a user's texts
+            has a larger epsilon: ``privacy_.for_part_of_unit()``. None protects each
+            row alone. The ids are private; if they are a column, its name is public.
         earlier : SubLDA, PrivateSVILDA or None, default=None
-            Fitted model of other documents of the same source, such as those of
-            yesterday, with the same words and number of topics. Its noisy counts are
-            added, and its topics go on: the result is a model of both. It costs no
-            budget, because no document is in both. Charge both fits as disjoint parts
-            of a ledger (`Ledger.part`).
+            Fitted model of other documents of the same source, such as yesterday's,
+            with the same words and number of topics. The fit continues its topics and
+            adds its noisy counts: the result is a model of both. It costs no budget,
+            because no document is in both fits. Charge the fits as disjoint parts of a
+            ledger (`Ledger.part`).
 
         Returns
         -------
@@ -286,8 +282,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         BudgetError
             If the budget of the ledger is too small. No data have been read then.
         ValueError
-            If not exactly one of `epsilon` and `noise_multiplier` is given, or if
-            `user_ids` does not have one id for each row. Nothing is charged then.
+            If not exactly one of `epsilon` and `noise_multiplier` is given; if
+            `epsilon` pays for fewer rounds; if `X` is not a matrix of word counts; or
+            if `user_ids` does not have one id for each row. Nothing is charged then.
 
         Warns
         -----
@@ -300,8 +297,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             if `signal_to_noise_` is below 0.3; or if topics of `prior_components` sum
             to 1, or the releases do not agree with them.
         PrivateDataWarning
-            If most rows hold no word, or if more than a tenth are equal to another one.
-            Not for release.
+            If most rows hold no word, or if more than a tenth are copies of other rows.
+            The warning is private.
         """
         return self._fit(X, user_ids, earlier=earlier)
 
@@ -311,31 +308,30 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     ) -> Self:
         """Run one more private round on the same documents.
 
-        The costs of all calls add up in `epsilon_`. `max_iter` calls release what `fit`
-        releases, and `epsilon` pays for no further call. Each call charges the distance
-        of its noise from the ideal law, so that the last of them may be refused if
-        `epsilon` is large or `delta` tiny. The first call also releases word totals,
-        which later ones divide among the topics: pass the whole corpus to each call, or
-        at least documents with the same words.
+        The costs of all calls add up in `epsilon_`. `max_iter` calls release as much as
+        one `fit`, and `epsilon` pays for no further call. Each call also charges the
+        distance of its noise from the ideal law. The last call may therefore be refused
+        if `epsilon` is large or `delta` is tiny. The first call also releases word
+        totals, which later calls divide among the topics: pass the whole corpus to each
+        call, or at least documents with the same words.
 
-        Make as many calls as the ledger allows under a ledger with
-        ``composition="adaptive"``, whose budget is then the guarantee. Otherwise fix
-        their number before you look at the model. A call that is interrupted stays in
-        the ledger's account, but not in `epsilon_`.
+        With a ledger of ``composition="adaptive"``, make as many calls as the ledger
+        allows; its budget is the guarantee. Otherwise choose the number of calls before
+        you look at the model. The ledger counts an interrupted call; `epsilon_` does
+        not.
 
-        A model holds releases only. Saved between the calls, it is a checkpoint.
+        A model holds releases only. You may save it between calls as a checkpoint.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
-            Word counts of all documents from which the round may draw. A minibatch
-            chosen by the caller is not a secret sample; set ``subsampling_ratio=1`` to
-            use all rows.
+            Word counts of all documents from which the round draws its sample. A
+            minibatch that you choose is not a secret sample; set
+            ``subsampling_ratio=1`` to use all of its rows.
         y : Ignored
             Ignored.
         user_ids : array-like of shape (n_docs,) or None, default=None
-            The user that each row comes from, as in `fit`. Give ids to every call or to
-            none.
+            The user of each row, as in `fit`. Give ids to all calls or to none.
 
         Returns
         -------
@@ -728,9 +724,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         result = finish(table, self.topic_word_prior, n_jobs=self.n_jobs)
         own = self._guarantee(schedule, job, charge)
         own = cut_short(own, table.n_rounds, job.n_done + job.n_rounds)
-        if result["_instead"] is not None:
-            origin = ("topics", result["_instead"])
-            own = replace(own, provenance=(*own.provenance, origin))
+        instead = result["_instead"]
+        if isinstance(instead, str):
+            own = replace(own, provenance=(*own.provenance, ("topics", instead)))
         earlier = job.paid.earlier
         publish(
             self,

@@ -113,7 +113,7 @@ class CellPrior:
     def means(
         self, cells: NoisyCells, *, least: float = 0.0, n_jobs: int | None = None
     ) -> np.ndarray:
-        """Posterior means of the cells plus `least`, float32, in the shape of `cells`."""
+        """Posterior means of the cells plus `least`, float32, a table like `cells`."""
         likelihood, weighted = nodes()
         factors = np.asarray(self.factors, np.float32)
         means = np.einsum("guz,g->uz", weighted, factors)
