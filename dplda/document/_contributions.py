@@ -34,12 +34,12 @@ from dplda.core._fold_in import (
     uniform_theta,
     update_theta,
 )
+from dplda.core._private_fit import Noise
 from dplda.document._document_budget import (
     COUNTS,
     NORM,
     SCALE_UP,
     TOTALS,
-    Noise,
     Round,
 )
 from dplda.document._private_side import (

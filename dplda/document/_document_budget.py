@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dplda.core._private_fit import make_guarantee
+from dplda.core._private_fit import Noise, make_guarantee
 from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT
 from dplda.privacy import (
     Gaussian,
@@ -32,7 +32,6 @@ from dplda.privacy._mechanisms import (
     MIN_RADIUS,
     NOISE_VARIANCE,
     ROUNDING_VARIANCE,
-    DiscreteGaussian,
     NoNoise,
 )
 from dplda.privacy._sums import ALONE, Shares
@@ -77,9 +76,6 @@ OTHER_DOCUMENTS = (
     "no document of this fit is in the fits that were added as earlier, and which fit "
     "it is in does not depend on other documents"
 )
-
-
-Noise: TypeAlias = DiscreteGaussian | NoNoise
 
 
 class Round(NamedTuple):
