@@ -72,11 +72,13 @@ def test_the_mean_of_releases_is_weighted_by_precision():
 @pytest.mark.parametrize("share", [0.0, 0.18, 0.5, 0.83, 0.999])
 def test_rounds_of_totals_are_spread_and_never_the_first(share):
     rounds = schedule(share_for_totals=share)
-    assert [step.t for step in rounds if step.for_test] == [79, 80]
+    assert [step.number for step in rounds if step.for_test] == [79, 80]
     kinds = [step.for_totals for step in rounds[:78]]
     assert not kinds[0]
     assert sum(kinds) == int(78 * share)
-    assert rounds[77].n == rounds[-1].n == rounds[-1].n_last == 78 - sum(kinds)
+    last = rounds[-1]
+    assert rounds[77].n_in_average == last.n_in_average == 78 - sum(kinds)
+    assert last.n_in_last_average == 78 - sum(kinds)
     assert {step.norm for step in rounds if step.for_totals} <= {6.0}
     gaps = np.diff(np.flatnonzero(kinds))
     assert len(gaps) == 0 or gaps.max() - gaps.min() <= 1
@@ -195,7 +197,9 @@ def test_signal_to_noise_is_its_formula(corpus, epsilon):
     noise, weights = [], []
     for step in schedule(10, share_for_totals=table.share_for_totals):
         if not (step.for_totals or step.for_test):
-            noise.append(step.norm * model.privacy_.events[1 + step.t].noise_multiplier)
+            noise.append(
+                step.norm * model.privacy_.events[1 + step.number].noise_multiplier
+            )
             weights.append(len(weights) + 1.0)
     weights = np.square(weights) / np.square(weights).sum()
     of_average = math.sqrt((weights**2 * np.square(noise)).sum())

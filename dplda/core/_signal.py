@@ -109,9 +109,11 @@ def shown(evidence: np.ndarray) -> np.ndarray:
     return p <= passing.max(initial=-1.0)
 
 
-def first_half(n_words: int, t: int) -> np.ndarray:
-    """Mask of half of the words, by the public coins of round `t`."""
-    coins = Streams.from_random_state(0).reader(Purpose.HALVES, t).words(n_words)
+def first_half(n_words: int, round_number: int) -> np.ndarray:
+    """Mask of half of the words, by public coins of a round."""
+    coins = (
+        Streams.from_random_state(0).reader(Purpose.HALVES, round_number).words(n_words)
+    )
     return (coins >> np.uint64(63)).astype(bool)
 
 

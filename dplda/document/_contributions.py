@@ -628,7 +628,7 @@ def release_totals_again(
     """
     mechanism = this_round.mechanism  # public
     rates = np.full(documents.n_units, this_round.rate)  # private
-    units = curator.sample(rates, round=this_round.t - 1)  # secret
+    units = curator.sample(rates, round=this_round.number - 1)  # secret
     with interruptible():
         total = documents.sum_words(
             units, weight=weight, norm=this_round.norm, radius=mechanism.radius

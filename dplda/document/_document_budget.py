@@ -81,14 +81,14 @@ OTHER_DOCUMENTS = (
 class Round(NamedTuple):
     """The settings of a round, fixed before it begins; public."""
 
-    t: int  # number of the round, from 1
+    number: int  # from 1
     stream: int  # number of the noise stream
     mechanism: Noise  # noise of the released sum
     rate: float  # highest probability with which a unit takes part
     norm: float  # clipping bound, in L2
     power: float  # tempering power of p(word | topic)
-    n: int  # rounds of topics up to this round
-    n_last: int  # rounds of topics in the whole fit
+    n_in_average: int  # rounds of topics up to this one, which the average holds
+    n_in_last_average: int  # rounds of topics in the whole fit
     for_totals: bool  # whether the round releases word totals
     for_test: bool  # whether the round tests the topics
 
@@ -119,8 +119,8 @@ class DocumentBudget:
         plan: list[tuple[str, Event]] = []
         if n_done == 0:
             plan = [(TOTALS, mechanism.event) for mechanism in self.totals]
-        for t in range(n_done + 1, n_done + n_rounds + 1):
-            mechanism = self.mechanism_of(t)
+        for number in range(n_done + 1, n_done + n_rounds + 1):
+            mechanism = self.mechanism_of(number)
             if mechanism not in events:
                 events[mechanism] = sampled(mechanism.event, self.subsampling_ratio)
             plan.append((COUNTS, events[mechanism]))
@@ -163,19 +163,19 @@ class DocumentBudget:
             return n_learning(t) - int(n_learning(t) * share_for_totals)
 
         schedule = []
-        for t in range(n_done + 1, n_done + n_rounds + 1):
-            for_test = learning < t <= max_iter
-            for_totals = not for_test and n_topics(t) == n_topics(t - 1)
-            progress = min(1.0, (t - 1) / learning)
+        for number in range(n_done + 1, n_done + n_rounds + 1):
+            for_test = learning < number <= max_iter
+            for_totals = not for_test and n_topics(number) == n_topics(number - 1)
+            progress = min(1.0, (number - 1) / learning)
             this_round = Round(
-                t=t,
-                stream=len(self.totals) + t,
-                mechanism=self.mechanism_of(t),
+                number=number,
+                stream=len(self.totals) + number,
+                mechanism=self.mechanism_of(number),
                 rate=self.subsampling_ratio,
                 norm=NORM if for_totals else CLIP * NORM,
                 power=low + (high - low) * progress,
-                n=n_topics(t),
-                n_last=n_topics(max_iter),
+                n_in_average=n_topics(number),
+                n_in_last_average=n_topics(max_iter),
                 for_totals=for_totals,
                 for_test=for_test,
             )

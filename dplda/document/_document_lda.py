@@ -639,7 +639,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         """
         scratch = aligned_zeros(table.table.shape, np.float32)
         claim = None  # what the topics say, once all rounds of topics are done
-        for _, this_round in zip(rounds(self, schedule[0].t, schedule[-1].t), schedule):
+        for _, this_round in zip(
+            rounds(self, schedule[0].number, schedule[-1].number), schedule
+        ):
             if this_round.for_totals:
                 totals, noise_scale = release_totals_again(
                     documents, table.weight, this_round, curator, self.n_jobs
@@ -667,7 +669,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     ) -> NoisyTable:
         """Release a noisy sum of word-topic counts, and learn from it; public."""
         rates = self._rates(documents, table, this_round.rate)  # private
-        units = curator.sample(rates, round=this_round.t - 1)  # secret
+        units = curator.sample(rates, round=this_round.number - 1)  # secret
         units = rules.that_train(units, documents)  # secret
         norm = rules.bound(documents, this_round.norm)  # public
         tables = rules.tables(table, this_round, norm, scratch)  # public
@@ -702,10 +704,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     ) -> NoisyTable:
         """Release a noisy sum that tests the topics, and learn from it; public."""
         rates = self._rates(documents, table, this_round.rate)  # private
-        units = curator.sample(rates, round=this_round.t - 1)  # secret
+        units = curator.sample(rates, round=this_round.number - 1)  # secret
         radius = this_round.mechanism.radius
         halves = claim.halves(
-            radius, this_round.t, rules.doc_topic_prior, self.n_jobs
+            radius, this_round.number, rules.doc_topic_prior, self.n_jobs
         )  # public
         with interruptible():
             total = documents.sum_halves(

@@ -7,6 +7,7 @@ A fit with noise follows `Rules`. A fit without noise, which has no privacy, fol
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from dplda.document._table_estimate import (
 from dplda.document._word_totals import WordTotals
 
 
+@dataclass(frozen=True, kw_only=True)
 class Rules:
     """The rules of a fit with noise.
 
@@ -44,18 +46,10 @@ class Rules:
     powers = 0.3, 1.0
     most_for_totals = 1.0  # largest share of the rounds that release word totals
 
-    def __init__(
-        self,
-        *,
-        begins_anew: bool = False,
-        doc_topic_prior: float = 0.1,
-        topic_word_prior: float = 0.01,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.begins_anew = begins_anew
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.n_jobs = n_jobs
+    begins_anew: bool = False
+    doc_topic_prior: float = 0.1
+    topic_word_prior: float = 0.01
+    n_jobs: int | None = None
 
     # ---- releases --------------------------------------------------------------------
 

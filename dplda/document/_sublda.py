@@ -159,9 +159,9 @@ class SubLDA(DocumentLDA):
         """
         if this_round.mechanism.scale == 0 and this_round.rate == 1:
             return 1.0
-        n = min(this_round.n, this_round.n_last)
+        n = min(this_round.n_in_average, this_round.n_in_last_average)
         sum_of_squares = n * (n + 1) * (2 * n + 1) // 6
-        return n**2 / (sum_of_squares + (this_round.n - n) * n**2)
+        return n**2 / (sum_of_squares + (this_round.n_in_average - n) * n**2)
 
     def _exact_start(
         self, documents: PrivateSide, streams: Streams, table: NoisyTable

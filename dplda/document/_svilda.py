@@ -137,4 +137,4 @@ class PrivateSVILDA(DocumentLDA):
         With the offset 10, perplexity is 1.2% to 18% higher with noise (KOS and BBC,
         epsilon 1 and 4), and changes by -0.5% to +0.7% without.
         """
-        return (1 + this_round.n) ** -float(self.learning_decay)
+        return (1 + this_round.n_in_average) ** -float(self.learning_decay)

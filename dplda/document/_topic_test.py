@@ -87,9 +87,9 @@ class Claim:
         return replace(self, contrasts=contrasts)
 
     def halves(
-        self, radius: int, t: int, doc_topic_prior: float, n_jobs: int | None
+        self, radius: int, round_number: int, doc_topic_prior: float, n_jobs: int | None
     ) -> Halves:
-        """The tables of the test in round `t`; public."""
+        """The tables of the test in a round; public."""
         n_words, n_components = self.table.shape
         scratch = aligned_zeros(self.table.shape, np.float32)
         center = scratch.copy()
@@ -100,7 +100,7 @@ class Claim:
         sizes = table.sum(axis=0, dtype=float)
         phi = word_probabilities(table, sizes, scratch, n_jobs)
         return Halves(
-            first_half(n_words, t),
+            first_half(n_words, round_number),
             RoundInference(phi, doc_topic_prior, anew=True),
             np.asarray(self.shares, np.float32),
             CLIP,
@@ -145,7 +145,7 @@ def met(
     estimate of the number of documents, from releases.
     """
     n_words, n_components = noisy.shape
-    claim = claim.across(first_half(n_words, this_round.t))
+    claim = claim.across(first_half(n_words, this_round.number))
     granularity = CLIP * NORM / this_round.mechanism.radius / this_round.rate
     # contributions sum to zero over topics: the mean of a row is noise only
     cells = granularity * (noisy - noisy.mean(axis=1, keepdims=True))
