@@ -15,7 +15,11 @@ from dplda.document._contributions import (
     release_totals_again,
     release_word_totals,
 )
-from dplda.document._document_budget import COUNTS, TOTALS, document_budget
+from dplda.document._document_budget import (
+    WORD_TOPIC_COUNTS,
+    WORD_TOTALS,
+    document_budget,
+)
 from dplda.document._noisy_table import finish, with_clusters
 from dplda.document._rules import Rules
 from dplda.document._word_totals import WordTotals
@@ -42,7 +46,7 @@ def frequencies_alone(X, epsilon, seed):
     """The word totals on which the whole budget is spent."""
     mu = gaussian_mu(epsilon, DELTA)
     steps = [DiscreteGaussian.for_noise_multiplier(2**0.5 / mu)] * 2
-    events = [(TOTALS, step.event) for step in steps]
+    events = [(WORD_TOTALS, step.event) for step in steps]
     streams = Streams.from_random_state(seed)
     with Charge(events, label="test", unit="document") as charge:
         charge.begin()
@@ -104,7 +108,7 @@ class Watched(Curator):
 def again(X, ratio, seed, users=None):
     """A round of totals: private sum, units, what it returns and the mechanism."""
     mechanism = DiscreteGaussian.for_noise_multiplier(3.0)
-    events = [(COUNTS, sampled(mechanism.event, ratio))]
+    events = [(WORD_TOPIC_COUNTS, sampled(mechanism.event, ratio))]
     streams = Streams.from_random_state(seed)
     documents, weight = (
         Documents.from_counts(X, 3, 1, users),

@@ -89,7 +89,7 @@ def column_words(vocabulary: BaseEstimator | Iterable[object]) -> list[str]:
             raise ValueError(
                 f"the {type(vocabulary).__name__} has no words yet; fit it, with a "
                 "charge, if it is a PrivateCountVectorizer, or give it a public "
-                "vocabulary. The columns must be those of the private matrix"
+                "vocabulary. The private matrix must have the same columns"
             ) from None
     return [str(word) for word in vocabulary]
 

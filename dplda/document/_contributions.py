@@ -36,10 +36,10 @@ from dplda.core._fold_in import (
 )
 from dplda.core._private_fit import Noise
 from dplda.document._document_budget import (
-    COUNTS,
     NORM,
     SCALE_UP,
-    TOTALS,
+    WORD_TOPIC_COUNTS,
+    WORD_TOTALS,
     Round,
 )
 from dplda.document._private_side import (
@@ -542,7 +542,7 @@ def release_first_totals(
     # itself only. Its documents move the first cell by at most per_doc * most_docs, and
     # with users it moves the last cell by as much. The square of this number is at most
     # share**2, or half of it with users.
-    noisy = curator.release(value, mechanism, label=TOTALS, round=0)  # public
+    noisy = curator.release(value, mechanism, label=WORD_TOTALS, round=0)  # public
     n_docs = 0.0
     n_docs_error = math.inf
     n_units = math.nan
@@ -594,7 +594,7 @@ def release_second_totals(
     # One unit moves `total` by at most `radius` in L2: its word counts, added over its
     # documents, are clipped to `radius` in integers, and its scale depends on itself
     # and on released weights only.
-    noisy = curator.release(total, mechanism, label=TOTALS, round=1)  # public
+    noisy = curator.release(total, mechanism, label=WORD_TOTALS, round=1)  # public
     granularity = norm / radius / weight
     values = noisy * granularity
     return WordTotals(values, mechanism.scale * granularity, float(values.mean()))
@@ -607,7 +607,7 @@ def release_round(
     return curator.release(
         total,
         this_round.mechanism,
-        label=COUNTS,
+        label=WORD_TOPIC_COUNTS,
         round=this_round.stream,
         sampling_probability=this_round.rate,
         overwrite_value=True,

@@ -36,8 +36,8 @@ from dplda.privacy._mechanisms import (
 )
 from dplda.privacy._sums import ALONE, Shares
 
-TOTALS = "word totals"
-COUNTS = "word-topic counts"
+WORD_TOTALS = "word totals"
+WORD_TOPIC_COUNTS = "word-topic counts"
 
 # Figures like -2 / -1 are points of the share of the gap, at epsilon 1 and 4, that a
 # change gives (docs/results.md).
@@ -45,11 +45,11 @@ COUNTS = "word-topic counts"
 # A share that grows to 0.75 for few documents changes perplexity by -0.3% to +2.4% (300
 # documents of KOS, BBC and NIPS, and all of them, at epsilon 0.5, 1 and 4).
 SHARE_OF_TOTALS = 0.25
-# Largest noise multiplier of word totals: useless there, and almost free.
-LARGEST_TOTALS = 5000.0
-# Largest noise multiplier of a round: more leaves no signal on the integer grid.
+# Largest noise multiplier: more leaves no signal on the integer grid. Word totals are
+# useless and almost free there.
 LARGEST_NOISE = math.isqrt(NOISE_VARIANCE - ROUNDING_VARIANCE) // MIN_RADIUS
-SMALLEST_NOISE = 1e-4  # smaller than any noise multiplier on the integer grid
+# Smallest noise multiplier that the integer grid can express.
+SMALLEST_NOISE = math.sqrt(NOISE_VARIANCE - ROUNDING_VARIANCE) / MAX_RADIUS
 # L2 norm to which documents are scaled. 3, 12: perplexity of KOS changes by below 0.1%
 NORM = 6.0
 # Largest factor by which short documents are scaled. 1: 0 / 0, with long documents
@@ -118,12 +118,12 @@ class DocumentBudget:
         events: dict[Noise, Event] = {}  # equal events are one object
         plan: list[tuple[str, Event]] = []
         if n_done == 0:
-            plan = [(TOTALS, mechanism.event) for mechanism in self.totals]
+            plan = [(WORD_TOTALS, mechanism.event) for mechanism in self.totals]
         for number in range(n_done + 1, n_done + n_rounds + 1):
             mechanism = self.mechanism_of(number)
             if mechanism not in events:
                 events[mechanism] = sampled(mechanism.event, self.subsampling_ratio)
-            plan.append((COUNTS, events[mechanism]))
+            plan.append((WORD_TOPIC_COUNTS, events[mechanism]))
         if self.n_spare:
             loudest = max(self.rounds, key=attrgetter("radius"))
             plan.extend([(SPARE, loudest.event)] * self.n_spare)
@@ -233,7 +233,7 @@ def document_budget(
 
         return calibrate(plan_of, epsilon, delta, total_variation=distance)
 
-    totals = Repeated(Gaussian(LARGEST_TOTALS), 2)
+    totals = Repeated(Gaussian(LARGEST_NOISE), 2)
     is_paid = epsilon_of(totals, delta, total_variation=distance) <= epsilon
     most = max_iter if is_paid else 0
     multiplier = noise_of(most) if most else 0.0
@@ -328,7 +328,7 @@ def _multipliers(
         )
     precision *= SHARE_OF_TOTALS / (1 - SHARE_OF_TOTALS)
     of_totals = np.full(2, precision / 2)
-    return 1 / np.sqrt(np.maximum(of_totals, LARGEST_TOTALS**-2)), rounds
+    return 1 / np.sqrt(np.maximum(of_totals, float(LARGEST_NOISE) ** -2)), rounds
 
 
 def document_guarantee(

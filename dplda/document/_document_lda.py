@@ -64,14 +64,14 @@ from dplda.document._contributions import (
     release_word_totals,
 )
 from dplda.document._document_budget import (
-    COUNTS,
     N_PASSES,
     NORM,
     OTHER_DOCUMENTS,
     PUBLIC_START,
     PUBLIC_VECTORS,
     SMALLEST_RATIO,
-    TOTALS,
+    WORD_TOPIC_COUNTS,
+    WORD_TOTALS,
     DocumentBudget,
     Round,
     document_budget,
@@ -361,7 +361,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             closing(self._documents(X, user_ids, reset=False)) as documents,  # private
         ):
             job.rules.rescale(documents, table.weight)  # private
-            charge.begin()
+            charge.begin()  # the price is spent from here on
             curator = Curator(charge, job.streams, sums=job.sums)
             self._train(documents, table, job, charge, curator)
         return self
@@ -375,7 +375,11 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         earlier: DocumentLDA | None = None,
         n_rounds: int | None = None,
     ) -> Self:
-        """Train from scratch, in rounds whose sums `sums` makes public."""
+        """Train from scratch; `sums` makes the sum of each release public.
+
+        An error before ``charge.begin()`` gives the price back, and an old model keeps
+        its columns.
+        """
         unit = unit_of(X, user_ids)
         earlier = self._checked_earlier(earlier, unit)  # public
         job = self._job(unit, n_rounds=n_rounds, sums=sums, earlier=earlier)
@@ -384,11 +388,13 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             columns_kept(self, charge),
             closing(self._documents(X, user_ids, reset=True)) as documents,  # private
         ):
-            public = self._checked_inputs(documents.n_words, job)  # public
-            # Topics begin at random. Parties draw them from the same public streams.
+            public_words = self._checked_inputs(documents.n_words, job)  # public
+            # Parties draw the first, random topics from the same public streams.
             topic_streams = sums.begin() or job.streams  # secret, public among parties
-            charge.begin()
-            self._train_from_scratch(documents, job, charge, topic_streams, public)
+            charge.begin()  # the price is spent from here on
+            self._train_from_scratch(
+                documents, job, charge, topic_streams, public_words
+            )
         return self
 
     def _fit_paid(
@@ -412,9 +418,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         with closing(
             self._documents(X, user_ids, reset=True, tell_of_copies=False)
         ) as documents:  # private
-            public = self._checked_inputs(documents.n_words, job)  # public
+            public_words = self._checked_inputs(documents.n_words, job)  # public
             streams = topic_streams or job.streams  # secret, public among parties
-            self._train_from_scratch(documents, job, charge, streams, public)
+            self._train_from_scratch(documents, job, charge, streams, public_words)
 
     def _refuse_before(self, n_words: int, *, is_chosen: bool) -> None:
         """Refuse what `_fit_paid` cannot train, before the caller's charge begins.
@@ -434,9 +440,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
 
     def _check_size(self, plan: Sequence[Step], n_words: int) -> None:
         """Refuse a plan whose noise takes more random words than a charge counts."""
-        # totals come with the numbers of documents and of users
-        n_counts = n_words * int(self.n_components)
-        check_words(plan, {TOTALS: n_words + 2, COUNTS: n_counts})
+        # two cells beside the words: the numbers of documents and of users
+        n_cells = n_words * int(self.n_components)
+        check_words(plan, {WORD_TOTALS: n_words + 2, WORD_TOPIC_COUNTS: n_cells})
 
     def _job(
         self,
@@ -548,12 +554,12 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         job: Job,
         charge: Charge,
         topic_streams: Streams,
-        public: PublicWords | None,
+        public_words: PublicWords | None,
     ) -> None:
         """Release word totals, then run the rounds. The charge has begun."""
         curator = Curator(charge, job.streams, plan=job.plan, sums=job.sums)
         table = self._first_table(
-            documents, job, curator, topic_streams, public
+            documents, job, curator, topic_streams, public_words
         )  # public
         # The share decides which sum a round releases. All parties must use the same.
         agreed = job.sums.agree(np.array([table.share_for_totals]), TOTALS_AGAIN)
@@ -788,7 +794,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         job: Job,
         curator: Curator,
         topic_streams: Streams,
-        public: PublicWords | None,
+        public_words: PublicWords | None,
     ) -> NoisyTable:
         """The table before round 1, from two releases of word totals; public."""
         most_docs = 1 if job.unit == "document" else DOCS_OF_A_USER  # public
@@ -796,14 +802,16 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             documents, job.budget.totals, curator, job.rules, most_docs
         )  # public
         if job.earlier is not None:
-            table = continued_table(job.earlier._released, released, weight, public)
+            table = continued_table(
+                job.earlier._released, released, weight, public_words
+            )
         else:
             table = random_table(
                 released,
                 weight,
                 int(self.n_components),
                 topic_streams,
-                public,
+                public_words,
                 self._begins_alike,
             )
             if job.budget.exact:

@@ -44,12 +44,12 @@ RENEWED = 4
 
 # What the model has instead of topics, for the card.
 BY_CLUSTERS = (
-    "{} of {} are not shown: public clusters of words, with the rest of the private "
-    "word totals, are in their place"
+    "{} of {} are not shown, and are replaced by public clusters of words with the "
+    "rest of the private word totals"
 )
 BY_TOTALS = (
-    "none is shown, though half were expected: the private word totals are in the "
-    "place of each"
+    "none is shown, though half were expected: each is replaced by the private word "
+    "totals"
 )
 
 

@@ -2,7 +2,7 @@
 
 Everything here is a function of public constants. ``benchmarks/planner.py`` fits the
 coefficients of the gap and measures their error; ``docs/choosing.md`` has its output.
-``benchmarks/topic_signal.py plan`` fits those of the topics that are shown.
+``benchmarks/topic_signal.py plan`` fits the coefficients of the topics that are shown.
 """
 
 from __future__ import annotations
