@@ -590,7 +590,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         try:
             for learned in self._rounds(documents, table, schedule, curator, job.rules):
                 table = learned  # an interrupt leaves the old value or the new one
-                if job.sums.keep is not None:
+                if job.sums.keep is not None:  # a party keeps each round
                     self._publish(table, schedule, job, charge)
                     job.sums.keep()
             if job.rules.keeps_out(documents):
@@ -618,8 +618,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     ) -> PrivateSide:
         """Check the documents; private.
 
-        Shards are opened later, when a round reads them: only their columns are checked
-        here. `tell_of_copies` is False if the caller has compared the texts.
+        Of shards, only the columns are checked here; `ShardedDocuments` checks all
+        files. `tell_of_copies` is False if the caller has compared the texts.
         """
         if isinstance(X, CountShards):
             check_shards(self, X, reset=reset)
@@ -679,10 +679,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         units = rules.that_train(units, documents)  # secret
         norm = rules.bound(documents, this_round.norm)  # public
         tables = rules.tables(table, this_round, norm, scratch)  # public
+        # a unit that is drawn less often weighs more
+        upweight = this_round.rate / rates  # private
         with interruptible():
-            total = documents.sum_topics(
-                units, tables, this_round.rate / rates
-            )  # private
+            total = documents.sum_topics(units, tables, upweight)  # private
         # One unit moves `total` by at most the radius in L2: its contribution is
         # clipped to `tables.radius` in integers. The contribution reads the documents
         # of the unit, their own topic weights and past releases only, so that no other
@@ -715,10 +715,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         halves = claim.halves(
             radius, this_round.number, rules.doc_topic_prior, self.n_jobs
         )  # public
+        upweight = this_round.rate / rates  # private
         with interruptible():
-            total = documents.sum_halves(
-                units, halves, this_round.rate / rates
-            )  # private
+            total = documents.sum_halves(units, halves, upweight)  # private
         # One unit moves `total` by at most the radius in L2: its contribution, of both
         # halves of its words together, is clipped to `halves.radius` in integers. It
         # reads the documents of the unit, public coins and past releases only.
