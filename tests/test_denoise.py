@@ -126,7 +126,7 @@ def test_a_round_enters_the_average(shape, instruction_set):
             known,
             noisy.copy(),
             step,
-            unit=1e-9,
+            granularity=1e-9,
             share=0.3,
             is_centered=not exact,
             n_jobs=n_jobs,

@@ -1,7 +1,7 @@
-"""Blocks of texts become words and counts, the same way in fits and in transforms.
+"""Split blocks of texts into words and counts, the same way in fits and transforms.
 
-A kernel finds the words by the patterns of the package. With other patterns or a
-caller's functions, texts are split one by one. `Words` defines what both find.
+A kernel finds the words of the package's own patterns. With other patterns, or with
+functions of the caller, texts are split one by one. `Words` defines the result of both.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from sklearn.feature_extraction.text import CountVectorizer
 from dplda.core._words import WITHOUT_SPACES, Words, kinds
 from dplda.kernels._split import split
 
-BLOCK = 1 << 20  # characters that are split at a time: their tables stay in the cache
-PIECE = 1 << 22  # characters, of a longer text
-LONGEST_WORD = 1 << 24  # characters in which a text must end a word
-_NATIVE = f"utf-32-{sys.byteorder[0]}e"  # of the kernel
+# Characters that are split at a time, of several texts or of a long one: their tables
+# stay in the cache.
+BLOCK = 1 << 20
+LONGEST_WORD = 1 << 24  # most characters of a text without a place to cut it
+_NATIVE = f"utf-32-{sys.byteorder[0]}e"  # encoding of the characters for the kernel
 
 
 class Entries(NamedTuple):
-    """How often each of some texts has each of its words. Private."""
+    """Word counts of texts, text by text; private."""
 
-    number: NDArray[np.int32]  # of the word of each entry
-    times: NDArray[np.int32]  # how often a text has the word
-    ptr: NDArray[np.integer]  # where each text begins, and the number of entries
+    number: NDArray[np.int32]  # number of the word, for each entry
+    times: NDArray[np.int32]  # how often the text has the word
+    ptr: NDArray[np.integer]  # first entry of each text, and the number of entries
 
 
 class Block(NamedTuple):
-    """The words of a block of texts, all different, and its entries. Private."""
+    """The different words of a block of texts, and its entries; private."""
 
     words: list[str]
     entries: Entries
 
 
 class Splitter:
-    """Splits blocks of texts by a rule; a pure function of public parameters.
+    """Splits blocks of texts by a public rule.
 
-    Stop words are among the words that it finds, and whoever reads them leaves them
-    out.
+    The blocks contain stop words; the caller leaves them out.
     """
 
     def __init__(self, rule: Words | Callable[[Any], Iterable[str]]) -> None:
@@ -56,22 +56,22 @@ class Splitter:
             self.stop_words = rule.stop_words
             rule = replace(rule, stop_words=frozenset())
         self.rule = rule
-        self._reader = CountVectorizer(analyzer=rule)  # reads bytes
+        self._reader = CountVectorizer(analyzer=rule)  # it decodes bytes
 
     def __call__(self, documents: list[Any]) -> Block:
-        """The words of a block, and the entries of each text."""
+        """The words and the entries of a block of texts."""
         rule = self.rule
         if not isinstance(rule, Words) or rule.runs is None:
             analyze = self._reader.build_analyzer()
             return _entries(_each(documents, lambda text: Counter(analyze(text))))
         texts = list(_each(documents, self._text))
-        is_long = max(map(len, texts), default=0) > PIECE
+        is_long = max(map(len, texts), default=0) > BLOCK
         if is_long and not callable(rule.strip_accents):
             return _entries(map(self._count_in_pieces, texts))
         return self._split(texts)
 
     def _split(self, texts: list[str]) -> Block:
-        """What the kernel finds."""
+        """The words and the entries, found by the kernel."""
         assert isinstance(self.rule, Words)
         assert self.rule.runs is not None
         allowed, least = self.rule.runs
@@ -79,7 +79,7 @@ class Splitter:
         ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
         whole = "".join(texts)
         codes = whole.encode(_NATIVE, "surrogatepass")
-        # the key of Python's own dicts is a secret of each process
+        # the secret hash key of this process, as for Python's own dicts
         key = hash("a block of texts") % 2**64
         number, count, ptr, begin, length = split(
             codes, ends.tobytes(), kinds(), allowed, least, key
@@ -100,7 +100,7 @@ class Splitter:
         return str.__str__(self._reader.decode(document))
 
     def _count_in_pieces(self, text: str) -> Counter[str]:
-        """The words of a long text, whose copies would not be small."""
+        """Word counts of a text, by pieces, because the kernel copies its input."""
         total: Counter[str] = Counter()
         for piece in self._pieces(text):
             words, entries = self._split([piece])
@@ -108,12 +108,12 @@ class Splitter:
         return total
 
     def _pieces(self, text: str) -> Iterator[str]:
-        """A text in pieces that have the words of the whole."""
+        """Cut a text between words, into pieces of about half a block."""
         assert isinstance(self.rule, Words)
         gap = _gap_of(self.rule.language)
         begin = 0
         while begin < len(text):
-            found = gap.search(text, begin + PIECE // 2)
+            found = gap.search(text, begin + BLOCK // 2)
             end = len(text) if found is None else found.start()
             if end - begin > LONGEST_WORD:
                 raise ValueError(
@@ -125,18 +125,18 @@ class Splitter:
 
 
 def _gap_of(language: str) -> re.Pattern[str]:
-    """Where a text of a language may be cut: no rule looks beyond such a place."""
+    """Where a text of a language may be cut: no rule reads across such a place."""
     return re.compile("\n" if language in WITHOUT_SPACES else "[ \n]")
 
 
 def _each(documents: Iterable[Any], function: Callable[[Any], Any]) -> Iterator[Any]:
-    """What a function makes of each document; errors quote nothing of it."""
+    """The result of a function for each document; errors quote no document."""
     for document in documents:
         try:
             result = function(document)
-        except ImportError:  # of what splits a language, which says what to install
+        except ImportError:  # of a language's segmenter: it says what to install
             raise
-        except Exception:  # of a caller's analyzer, too: it may quote the text
+        except Exception:  # also of the caller's analyzer; it may quote the text
             raise ValueError(
                 f"a document of type {type(document).__name__} could not be split into "
                 "words; pass texts (str), '' for a missing text, and check the "
@@ -146,7 +146,7 @@ def _each(documents: Iterable[Any], function: Callable[[Any], Any]) -> Iterator[
 
 
 def _entries(counters: Iterable[Counter[str]]) -> Block:
-    """The counts of texts that were split one by one."""
+    """The block of texts that were split one by one."""
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__
     number: list[int] = []
@@ -163,9 +163,9 @@ def _entries(counters: Iterable[Counter[str]]) -> Block:
 def forms_of(
     rule: Words | Callable[[Any], Iterable[str]], terms: Sequence[str]
 ) -> list[str | None]:
-    """Public terms in the form that texts have them; None if no text can have one.
+    """Public terms in the form in which texts have them; None if no text can.
 
-    Their case is the caller's.
+    The case of the terms does not change.
     """
     splitter = Splitter(rule)
     forms: list[str | None] = []
@@ -237,7 +237,7 @@ def count_words(
 
 
 def transformed(vectorizer: CountVectorizer, documents: Iterable[Any]) -> sp.csr_matrix:
-    """What a CountVectorizer of given words makes of documents, faster by `Words`."""
+    """``vectorizer.transform`` of given words, faster if its analyzer is `Words`."""
     if not isinstance(vectorizer.analyzer, Words) or vectorizer.binary:
         return vectorizer.transform(documents)
     if not hasattr(vectorizer, "vocabulary_"):

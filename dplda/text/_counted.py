@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from dplda.core._splitter import (
-    PIECE,
+    BLOCK,
     Entries,
     Splitter,
     columns_of,
@@ -225,7 +225,7 @@ def _forms(block: list[Any]) -> NDArray[np.int64]:
 
 
 def _without_digits(text: str) -> int:
-    if len(text) > PIECE:  # no form letter
+    if len(text) > BLOCK:  # no form letter
         return hash(text)
     # bytes, because those of str take ten times as long
     return hash(text.encode("utf-8", "surrogatepass").translate(None, _DIGITS))

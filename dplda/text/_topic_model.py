@@ -33,7 +33,7 @@ from dplda.core._private_fit import (
 )
 from dplda.core._signal import MEANING, NOT_TESTED, is_tested
 from dplda.core._splitter import Splitter, forms_of, transformed
-from dplda.core._texts import each_text, only_texts
+from dplda.core._texts import each_text
 from dplda.core._words import counter_of, language_of, letters, rule_of
 from dplda.datasets import CountShards
 from dplda.datasets._word_vectors import SOURCE, check_source, load_word_vectors
@@ -488,7 +488,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         self._validate_params()
         exactly_one(type(self).__name__, epsilon=self.epsilon)
         if self.public_texts is not None:
-            only_texts("public_texts", column_of(self.public_texts, "public_texts"))
+            public_texts = column_of(self.public_texts, "public_texts")
+            list(each_text("public_texts", public_texts))
         if not isinstance(self._source, str | None):
             check_source("word_vectors", self._source)
         for_words, for_topics = self._shares()
