@@ -75,7 +75,7 @@ class Splitter:
         assert isinstance(self.rule, Words)
         assert self.rule.runs is not None
         allowed, least = self.rule.runs
-        texts = list(_each(texts, self.rule.prepared))
+        texts = self._prepared(texts)
         ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
         whole = "".join(texts)
         codes = whole.encode(_NATIVE, "surrogatepass")
@@ -93,6 +93,16 @@ class Splitter:
         )
         found = zip(begins.tolist(), ended.tolist())
         return Block([whole[i:j] for i, j in found], entries)
+
+    def _prepared(self, texts: list[str]) -> list[str]:
+        """Texts in the form in which the rule finds words."""
+        rule = self.rule
+        assert isinstance(rule, Words)
+        if not rule.leaves_ascii:
+            return list(_each(texts, rule.prepared))
+        # short texts would spend most of their time in `prepared`
+        case = str.lower if rule.lowercase else str
+        return [case(text) if text.isascii() else rule.prepared(text) for text in texts]
 
     def _text(self, document: Any) -> str:
         if type(document) is str:
@@ -171,13 +181,16 @@ def forms_of(
     forms: list[str | None] = []
     for block in in_blocks(terms):
         words, (number, times, ptr) = splitter(block)
-        entries = [(words[i], n) for i, n in zip(number.tolist(), times.tolist())]
+        found = [words[i] for i in number.tolist()]
         for term, (begin, end) in zip(block, pairwise(ptr.tolist())):
-            found = [x for x in entries[begin:end] if x[0] not in splitter.stop_words]
-            form = term if any(word == term for word, _ in found) else None
-            if form is None and isinstance(rule, Words) and term == term.lower():
-                form = found[0][0] if [n for _, n in found] == [1] else None
-            forms.append(form)
+            own = found[begin:end]
+            if term in own and term not in splitter.stop_words:
+                forms.append(term)
+                continue
+            counts = [word not in splitter.stop_words for word in own]
+            is_one_word = times[begin:end][counts].tolist() == [1]
+            is_free = isinstance(rule, Words) and term == term.lower()
+            forms.append(own[counts.index(True)] if is_one_word and is_free else None)
     return forms
 
 

@@ -130,6 +130,12 @@ class Words:
         return _ACCENTS[strip](text) if isinstance(strip, str) else strip(text)
 
     @property
+    def leaves_ascii(self) -> bool:
+        """Whether the form of an ASCII text is the text, but for its case."""
+        is_special = self.language in _SPELLING or self.language in WITHOUT_SPACES
+        return not is_special and not callable(self.strip_accents)
+
+    @property
     def runs(self) -> tuple[int, int] | None:
         """Which maximal runs of word characters the pattern finds.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import compress, repeat
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -112,13 +112,14 @@ class Selection:
             np.add.at(total, terms, np.repeat(np.array([0, *steps])[sizes], sizes))
             held[terms] = True
             unit += len(sizes)
-        terms_held = list(compress(counted.terms, held))
-        sums = dict(zip(terms_held, total[held].tolist()))
-        names = sorted(public.union(terms_held))
+        names = list(compress(counted.terms, held))
+        names += public.difference(names)
+        total = np.append(total[held], np.zeros(len(names) - held.sum(), np.int64))
+        order = sorted(range(len(names)), key=names.__getitem__)
         return Counts(
-            np.array(names, dtype=object),
-            np.array(list(map(sums.get, names, repeat(0))), np.int64),
-            np.array(list(map(public.__contains__, names)), bool),
+            np.array(names, dtype=object)[order],
+            total[order],
+            np.array(list(map(public.__contains__, names)), bool)[order],
         )
 
     def release(
