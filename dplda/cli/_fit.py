@@ -42,7 +42,8 @@ from dplda.cli._options import (
 )
 from dplda.leaf._checks import check_number
 from dplda.leaf._files import PUBLIC, reserved, write_atomically
-from dplda.leaf._messages import warn_user
+from dplda.leaf._messages import Progress, named, warn_user
+from dplda.text._text_files import Estimated
 
 if TYPE_CHECKING:
     from dplda.document._plan import Plan
@@ -118,6 +119,7 @@ def add_commands(add_parser: AddParser) -> None:
         help="public texts of the same kind: better topics, at no cost",
     )
     _add_ledger(parser)
+    _add_verbose(parser)
     parser = add_parser(
         "counts",
         help="count texts of each topic by group and period, with noise",
@@ -151,6 +153,7 @@ def add_commands(add_parser: AddParser) -> None:
         help="new file of the counts, which may be published (default: %(default)s)",
     )
     _add_ledger(parser)
+    _add_verbose(parser)
     parser = add_parser(
         "plan",
         help="say what to expect of a fit, before any data are read",
@@ -190,6 +193,14 @@ def _add_ledger(parser: argparse.ArgumentParser) -> None:
     )
     either("--no-ledger", action="store_true", help="count no other fit of these texts")
     group.add_argument("--budget", type=float, help="epsilon of a new ledger, if more")
+
+
+def _add_verbose(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="show progress even if the standard error is no terminal",
+    )
 
 
 def _add_model(
@@ -317,7 +328,7 @@ def _fit(options: argparse.Namespace) -> int:
         public_texts=public or None,
         expected_n_docs=options.n_docs,
         n_jobs=-1,
-        verbose=1,
+        verbose=int(is_shown(options)),
     )
     try:  # what is wrong with an option or a file shows before anything is charged
         model._steps()
@@ -374,6 +385,11 @@ def _stop_words(options: argparse.Namespace) -> list[str] | str:
         return "auto"
     own = options.stop_words.read_text("utf-8-sig").split()
     return sorted({*language_words(options.language)[1], *own})
+
+
+def is_shown(options: argparse.Namespace) -> bool:
+    """Whether the standard error shows progress: on a terminal, or if it is asked."""
+    return options.verbose or (sys.stderr is not None and sys.stderr.isatty())
 
 
 def choose_ledger(options: argparse.Namespace) -> None:
@@ -535,8 +551,8 @@ def private_texts(
         say(corpus.DESCR)
         return PrivateTexts(corpus.data, None, by, told)
     columns = [grouping.column for grouping in groups.values()]
-    rows = stream_of(options, options.texts, options.id_column, columns).rows
-    first = next(rows)
+    stream = stream_of(options, options.texts, options.id_column, columns)
+    first = next(stream.rows)
     if users is None:
         say(
             "Each text is protected by itself. Persons with several texts are "
@@ -545,7 +561,7 @@ def private_texts(
 
     def texts() -> Iterator[str]:
         n_texts = 0
-        for text, user, cells in chain([first], rows):
+        for text, user, cells in chain([first], stream.rows):
             if text in public:
                 raise ValueError(
                     f"texts of --public-texts {options.public_texts} are among the "
@@ -564,7 +580,8 @@ def private_texts(
             warn_of_missing(users)
         told.append(f"Read: {n_texts} texts{n_users}. These numbers are private.")
 
-    return PrivateTexts(texts(), users, by, told)
+    read = Estimated(texts(), stream.share_read)
+    return PrivateTexts(read, users, by, told)
 
 
 def warn_of_missing(users: list[str]) -> None:
@@ -594,10 +611,11 @@ def _counts(options: argparse.Namespace) -> None:
             "vectorizer and model, as dplda fit does"
         )
     private = private_texts(options, groups)  # private
+    progress = Progress("dplda counts", is_shown(options))
     with reserved(options.out, 2**20):
         table = dplda.private_topic_counts(
             model,
-            private.texts,
+            progress.during(private.texts, named("reading texts")),
             epsilon=options.epsilon,
             delta=options.delta,
             user_ids=private.users,

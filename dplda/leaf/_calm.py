@@ -9,10 +9,9 @@ without a loss runs inside of `interruptible`.
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from types import FrameType
 from typing import TypeAlias
@@ -124,10 +123,3 @@ def wait_with(message: str, category: type[Warning]) -> bool:
     if waiting is not None:
         waiting.append((message, category))
     return waiting is not None
-
-
-def say_progress(line: str) -> None:
-    """Print a line to the standard error, if there is one that takes it."""
-    with suppress(Exception):  # closed, full, or something that cannot write
-        if sys.stderr is not None:
-            print(line, file=sys.stderr)

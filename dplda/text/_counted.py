@@ -23,6 +23,7 @@ from dplda.core._splitter import (
     kept_ptr,
 )
 from dplda.datasets import CountShards, write_shards
+from dplda.leaf._messages import Progress, named
 from dplda.leaf._users import number_users
 
 MOST_TERMS = 1 << 24  # of 150 bytes each
@@ -46,6 +47,8 @@ class Counted:
         Finds the terms. Stop words are none.
     user_ids : array-like of shape (n_docs,) or None
         The user of each document. It is looked at after the documents.
+    progress : Progress or None, default=None
+        Says how far the work on the counts is.
 
     Attributes
     ----------
@@ -66,8 +69,13 @@ class Counted:
     """
 
     def __init__(
-        self, documents: Iterable[Any], splitter: Splitter, user_ids: ArrayLike | None
+        self,
+        documents: Iterable[Any],
+        splitter: Splitter,
+        user_ids: ArrayLike | None,
+        progress: Progress | None = None,
     ) -> None:
+        self._progress = progress or Progress()
         numbers = defaultdict[str, int](
             None, {word: i for i, word in enumerate(splitter.stop_words)}
         )
@@ -133,12 +141,16 @@ class Counted:
         """Delete the files."""
         self._files.close()
 
-    def _parts(self) -> Iterator[tuple[Entries, NDArray[np.int64] | None]]:
-        """Entries of whole units, and the unit of each document; None: its own."""
-        if self._shards is None:
-            yield self._entries, self.users
-            return
-        for shard in self._shards.shards:
+    def _parts(self, step: str) -> Iterator[tuple[Entries, NDArray[np.int64] | None]]:
+        """Entries of whole units, and the unit of each document; None: its own.
+
+        `step` says what they are read for.
+        """
+        parts = [None] if self._shards is None else self._shards.shards
+        for shard in self._progress.during(parts, named(step)):
+            if shard is None:
+                yield self._entries, self.users
+                continue
             X, ptr = shard.read()
             users = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
             yield (
@@ -148,7 +160,7 @@ class Counted:
 
     def units(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """The different terms of consecutive units, and where each unit begins."""
-        for (number, _, ptr), users in self._parts():
+        for (number, _, ptr), users in self._parts("choosing words"):
             if users is None:
                 for first in range(0, len(ptr) - 1, ROWS):
                     own = ptr[first : first + ROWS + 1].astype(np.int64)
@@ -181,7 +193,7 @@ class Counted:
 
     def _columns(self, vocabulary: Mapping[str, int]) -> Iterator[sp.csr_matrix]:
         column = np.array(list(map(vocabulary.get, self.terms, repeat(-1))), np.int64)
-        for entries, _ in self._parts():
+        for entries, _ in self._parts("counting words"):
             yield columns_of(entries, column, len(vocabulary))
 
     def copies(self) -> tuple[int, int]:

@@ -16,8 +16,9 @@ import io
 import json
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -61,12 +62,51 @@ class TextStream(NamedTuple):
     # a text, its id as in `Texts`, and its cells of the other columns
     rows: Iterator[tuple[str, str | None, list[str]]]
     n_left_out: int
+    share_read: Callable[[], float]  # of the bytes of the files
 
     def all(self) -> Texts:
         """All texts at once."""
         read = list(self.rows)
         ids = [of_text for _, of_text, _ in read if of_text is not None]
         return Texts([text for text, _, _ in read], ids, self.n_left_out)
+
+
+@dataclass
+class Place:
+    """How far files are read, in bytes."""
+
+    size: int  # of all files
+    before: int = 0  # in files that were read
+    here: Callable[[], int] = int  # in the file that is read
+
+    def share(self) -> float:
+        return (self.before + self.here()) / max(self.size, 1)
+
+    def leave(self, size: int) -> None:
+        """End a file of some bytes."""
+        self.before += size
+        self.here = int
+
+
+class Estimated:
+    """Items that estimate by a finished share how many are left (PEP 424)."""
+
+    def __init__(self, items: Iterator[str], share: Callable[[], float]) -> None:
+        self._items = items
+        self._share = share
+        self._n_read = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        item = next(self._items)
+        self._n_read += 1
+        return item
+
+    def __length_hint__(self) -> int:
+        share = self._share()
+        return round(self._n_read * (1 - share) / share) if share else 0
 
 
 def stream_texts(
@@ -104,39 +144,49 @@ def stream_texts(
     columns = [text_column] if id_column is None else [text_column, id_column]
     n_own = len(columns)
     columns += other_columns
+    sizes = [file.stat().st_size for file in files]
+    place = Place(sum(sizes))
 
     def rows() -> Iterator[tuple[str, str | None, list[str]]]:
         n_read = 0
-        for file in files:
+        for file, size in zip(files, sizes):
             if kind == "text":
                 name = file.relative_to(path).as_posix() if path.is_dir() else file.name
-                with _content(file, encoding) as content:
+                with _content(file, encoding, place) as content:
                     yield _text(content.read(), file), name, []
                 n_read += 1
+                place.leave(size)
                 continue
-            for unit, number, cells in _rows(file, kind, columns, encoding, separator):
+            table = _rows(file, kind, columns, encoding, separator, place)
+            for unit, number, cells in table:
                 of_text = None
                 if id_column is not None:
                     of_text = _id(cells[1], file, unit, number, id_column)
                 text = _text(cells[0], file, f", {unit} ", number)
                 yield text, of_text, list(map(_cell, cells[n_own:]))
                 n_read += 1
+            place.leave(size)
         if not n_read:
             raise ValueError(
                 f"{path} holds no texts: it is empty, or has a header and no rows"
             )
 
-    return TextStream(rows(), n_left_out)
+    return TextStream(rows(), n_left_out, place.share)
 
 
 def _rows(
-    file: Path, kind: str, columns: list[str], encoding: str, separator: str | None
+    file: Path,
+    kind: str,
+    columns: list[str],
+    encoding: str,
+    separator: str | None,
+    place: Place,
 ) -> Rows:
     """The rows of a table."""
     if kind == "Parquet":
-        yield from _rows_of_parquet(file, columns)
+        yield from _rows_of_parquet(file, columns, place)
         return
-    with _content(file, encoding) as content:
+    with _content(file, encoding, place) as content:
         if kind == "CSV":
             yield from _rows_of_csv(content, file, columns, separator)
         else:
@@ -194,10 +244,12 @@ def _kind(path: Path) -> str:
 
 
 @contextmanager
-def _content(path: Path, encoding: str) -> Iterator[io.TextIOWrapper]:
+def _content(path: Path, encoding: str, place: Place) -> Iterator[io.TextIOWrapper]:
     """The content of a text file. Errors quote nothing of it."""
     try:
         with opened(path) as file:
+            # gzip files count as they are stored
+            place.here = getattr(file, "fileobj", file).tell
             yield io.TextIOWrapper(file, encoding, newline="")
     except UnicodeError:
         raise ValueError(
@@ -328,7 +380,7 @@ def _json(content: str) -> object:
         return None
 
 
-def _rows_of_parquet(path: Path, columns: list[str]) -> Rows:
+def _rows_of_parquet(path: Path, columns: list[str], place: Place) -> Rows:
     try:
         from pyarrow import parquet
     except ImportError:
@@ -336,6 +388,7 @@ def _rows_of_parquet(path: Path, columns: list[str]) -> Rows:
             f"reading {path} needs pyarrow (dplda's extra 'files')"
         ) from None
     left = largest_size(path)
+    size = path.stat().st_size
     number = 0
     try:
         file = parquet.ParquetFile(path)
@@ -352,6 +405,8 @@ def _rows_of_parquet(path: Path, columns: list[str]) -> Rows:
     _check_header(names, path, columns)
     _check_columns(names, columns, "Parquet", path)
     check_unpacked(left >= 0, path)
+    n_rows = file.metadata.num_rows
+    place.here = lambda: size * number // n_rows
     while True:
         try:
             batch = next(batches, None)

@@ -42,9 +42,9 @@ from dplda.document._document_lda import DocumentLDA
 from dplda.document._plan import Plan, plan
 from dplda.document._public_prior import public_prior
 from dplda.document._sublda import SubLDA
-from dplda.leaf._calm import interruptible, say_progress
+from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import HasMethods, StrOptions, _fit_context
-from dplda.leaf._messages import warn_user
+from dplda.leaf._messages import Progress, named, warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
 from dplda.privacy import Guarantee, NonPrivate, split_epsilon
 from dplda.privacy._sums import ALONE
@@ -337,9 +337,10 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         seeded = self.random_state is not None and has_noise
         warn_if_seeded(type(self).__name__, seeded)
         splitter = splitter_of(words)  # public
-        texts = each_text("raw_documents", column_of(raw_documents))
-        self._say("reading texts")
+        progress = Progress.of(self)
+        texts = progress.during(column_of(raw_documents), named("reading texts"))
         with (
+            closing(texts),  # private
             charge_of(
                 self,
                 steps,
@@ -348,7 +349,9 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 # of the topics, of the words, and of the counts
                 n_streams=1 + (choice is not None) + (groups is not None),
             ) as charge,
-            closing(Counted(texts, splitter, user_ids)) as counted,  # private
+            closing(
+                Counted(each_text("raw_documents", texts), splitter, user_ids, progress)
+            ) as counted,  # private
         ):
             if choice is None:
                 self._add_public_inputs(words, topics, _made)
@@ -364,7 +367,6 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             self._forget()
             self.vectorizer_ = words
             if choice is not None:
-                self._say("choosing words")
                 words._choose(totals, choice, charge)  # public
                 with interruptible():
                     self._add_public_inputs(words, topics, _or_without)
@@ -472,10 +474,6 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
-
-    def _say(self, step: str) -> None:
-        if self.verbose:
-            say_progress(f"[{type(self).__name__}] {step}")
 
     def _steps(
         self, earlier: Any = None
