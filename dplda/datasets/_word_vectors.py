@@ -22,8 +22,6 @@ SOURCE = (
     "dplda"
 )
 
-LARGEST = 1e30  # of a number; float32 holds it
-
 
 class VectorsByWord(Protocol):
     """A mapping, or gensim's KeyedVectors."""
@@ -137,11 +135,12 @@ def _vectors_in(source: VectorsByWord, words: list[str]) -> np.ndarray:
             "all vectors of source must have one dimension and length, got "
             f"{sorted(shapes)}"
         )
+    largest = np.finfo(np.float32).max
     for word, vector in found.items():
-        if not np.abs(vector).max(initial=0.0) <= LARGEST:
+        if not np.abs(vector).max(initial=0.0) <= largest:
             raise ValueError(
                 "all vectors of source must hold finite numbers of at most "
-                f"{LARGEST:g}, and that of {word!r} does not; leave such words out"
+                f"{largest:g}, and that of {word!r} does not; leave such words out"
             )
     zeros = np.zeros(shapes.pop() if shapes else 1)
     return np.array([found.get(word, zeros) for word in words])

@@ -23,13 +23,13 @@ from dplda.core._splitter import (
     kept_ptr,
 )
 from dplda.datasets import CountShards, write_shards
+from dplda.leaf._checks import LARGEST_INTEGER
 from dplda.leaf._messages import Progress, named
 from dplda.leaf._users import number_users
 
 MOST_TERMS = 1 << 24  # of 150 bytes each
 IN_MEMORY = 1 << 24  # entries, of 8 bytes; a few copies of them are made
 ROWS = 1 << 16  # documents whose terms are weighed at a time
-WIDTH = 2**31 - 1  # of matrices to which columns come as texts are read
 _DIGITS = b"0123456789"
 
 
@@ -219,9 +219,8 @@ def _joined(blocks: list[Entries]) -> Entries:
 def _matrix(entries: Entries) -> sp.csr_array:
     """The documents of a block, whose columns are all terms to come."""
     number, times, ptr = entries
-    X = sp.csr_array(
-        (times.astype(np.float32), number, ptr), shape=(len(ptr) - 1, WIDTH)
-    )
+    shape = (len(ptr) - 1, LARGEST_INTEGER)
+    X = sp.csr_array((times.astype(np.float32), number, ptr), shape=shape)
     X.sort_indices()
     return X
 
