@@ -1,7 +1,7 @@
-"""Blocks of texts become words and counts, the same way in fits and in transforms.
+"""Words and counts of blocks of texts, the same way in fits and in transforms.
 
-A kernel finds the words by the patterns of the package. With other patterns or a
-caller's functions, texts are split one by one. `Words` defines what both find.
+A kernel finds the words for the patterns of the package. Other patterns and a caller's
+functions split one text after the other. `Words` defines what both find.
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ class Block(NamedTuple):
 class Splitter:
     """Splits blocks of texts by a rule; a pure function of public parameters.
 
-    Stop words are among the words that it finds, and whoever reads them leaves them
-    out.
+    It also finds stop words. The caller leaves them out.
     """
 
     def __init__(self, rule: Words | Callable[[Any], Iterable[str]]) -> None:
@@ -110,7 +109,7 @@ class Splitter:
         return str.__str__(self._reader.decode(document))
 
     def _count_in_pieces(self, text: str) -> Counter[str]:
-        """The words of a long text, whose copies would not be small."""
+        """The words of a text that is too long to be copied as a whole."""
         total: Counter[str] = Counter()
         for piece in self._pieces(text):
             words, entries = self._split([piece])
@@ -118,7 +117,7 @@ class Splitter:
         return total
 
     def _pieces(self, text: str) -> Iterator[str]:
-        """A text in pieces that have the words of the whole."""
+        """Pieces of a text, which together have the words of the whole text."""
         assert isinstance(self.rule, Words)
         gap = _gap_of(self.rule.language)
         begin = 0
@@ -135,12 +134,12 @@ class Splitter:
 
 
 def _gap_of(language: str) -> re.Pattern[str]:
-    """Where a text of a language may be cut: no rule looks beyond such a place."""
+    """Where a text of a language may be cut: no rule looks across such a place."""
     return re.compile("\n" if language in WITHOUT_SPACES else "[ \n]")
 
 
 def _each(documents: Iterable[Any], function: Callable[[Any], Any]) -> Iterator[Any]:
-    """What a function makes of each document; errors quote nothing of it."""
+    """Apply a function to each document; errors quote nothing of the document."""
     for document in documents:
         try:
             result = function(document)
@@ -173,9 +172,9 @@ def _entries(counters: Iterable[Counter[str]]) -> Block:
 def forms_of(
     rule: Words | Callable[[Any], Iterable[str]], terms: Sequence[str]
 ) -> list[str | None]:
-    """Public terms in the form that texts have them; None if no text can have one.
+    """The form of each public term in texts; None if no text can have the term.
 
-    Their case is the caller's.
+    The caller chooses the case.
     """
     splitter = Splitter(rule)
     forms: list[str | None] = []
@@ -212,7 +211,7 @@ def in_blocks(documents: Iterable[Any]) -> Iterator[list[Any]]:
 def columns_of(
     entries: Entries, column: NDArray[np.int64], n_columns: int
 ) -> sp.csr_matrix:
-    """Counts of the words that have a column; -1 stands for those without."""
+    """Counts of the words that have a column; -1 stands for words without a column."""
     found = column[entries.number]
     kept = found >= 0
     X = sp.csr_matrix(
@@ -250,7 +249,7 @@ def count_words(
 
 
 def transformed(vectorizer: CountVectorizer, documents: Iterable[Any]) -> sp.csr_matrix:
-    """What a CountVectorizer of given words makes of documents, faster by `Words`."""
+    """`transform` of a CountVectorizer of given words; `Words` makes it faster."""
     if not isinstance(vectorizer.analyzer, Words) or vectorizer.binary:
         return vectorizer.transform(documents)
     if not hasattr(vectorizer, "vocabulary_"):

@@ -96,9 +96,9 @@ class Words:
         strip_accents: str | Callable[[str], str] | None = None,
         stop_words: str | Iterable[str] | None = None,
     ) -> Words:
-        """The rule of a caller's parameters, named as in CountVectorizer.
+        """The rule for a caller's parameters, with their names in CountVectorizer.
 
-        Without a pattern, words have letters only.
+        Without a pattern, words have only letters.
         """
         if token_pattern is None:
             token_pattern = letters(language)
@@ -131,7 +131,7 @@ class Words:
 
     @property
     def leaves_ascii(self) -> bool:
-        """Whether the form of an ASCII text is the text, but for its case."""
+        """Whether preparing an ASCII text changes only its case."""
         is_special = self.language in _SPELLING or self.language in WITHOUT_SPACES
         return not is_special and not callable(self.strip_accents)
 
@@ -161,7 +161,7 @@ def rule_of(words: Sequence[str], *, stop_words: Iterable[str] | None = None) ->
 
 
 def letters(language: str) -> str:
-    """The pattern of words of letters only, at least a language's least number."""
+    """The pattern of words of letters, with the least number of a language or more."""
     return _letters(LEAST.get(language, 3))
 
 

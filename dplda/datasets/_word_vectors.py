@@ -140,7 +140,7 @@ def _vectors_in(source: VectorsByWord, words: list[str]) -> np.ndarray:
         if not np.abs(vector).max(initial=0.0) <= largest:
             raise ValueError(
                 "all vectors of source must hold finite numbers of at most "
-                f"{largest:g}, and that of {word!r} does not; leave such words out"
+                f"{largest:g}, unlike the vector of {word!r}; leave such words out"
             )
     zeros = np.zeros(shapes.pop() if shapes else 1)
     return np.array([found.get(word, zeros) for word in words])

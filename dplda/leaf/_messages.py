@@ -189,7 +189,7 @@ class Progress:
 
 
 def named(step: str) -> Callable[[object, float], str]:
-    """Names a step by its share, if that is known."""
+    """Names a step, with its finished share if that is known."""
     return lambda _, done: f"{step}, {done:.0%}" if done else step
 
 
@@ -201,7 +201,7 @@ def rounds(estimator: Verbose, first: int, last: int) -> Iterator[int]:
 
 
 def _left(seconds: float, done: float) -> str:
-    """The time that is left after some seconds, or the time so far if that is unknown.
+    """The time left after some seconds; the time so far if the share is unknown.
 
     Less than a second is not said.
     """

@@ -1,4 +1,4 @@
-"""Texts that are read once: the terms of a fit, and how often each text has them."""
+"""Reads texts once, and counts the terms of each text."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ _DIGITS = b"0123456789"
 class Counted:
     """Counts of all terms of texts. Private.
 
-    More than `IN_MEMORY` of them are in files, of a folder that only its owner reads.
-    `close` deletes it.
+    Memory holds up to `IN_MEMORY` counts. More counts are in files, in a folder that
+    only its owner can read. `close` deletes the folder.
 
     Parameters
     ----------
     documents : iterable
-        What the splitter takes, such as texts. Nothing of them is kept but terms.
+        What the splitter takes, such as texts. Only their terms are kept.
     splitter : Splitter
-        Finds the terms. Stop words are none.
+        Finds the terms. Stop words do not count as terms.
     user_ids : array-like of shape (n_docs,) or None
-        The user of each document. It is looked at after the documents.
+        The user of each document. It is read after the documents.
     progress : Progress or None, default=None
         Says how far the work on the counts is.
 
@@ -57,7 +57,7 @@ class Counted:
     n_docs, n_tokens, n_units : int
         Number of documents, of all their terms, and of protected units.
     has_words : bool
-        Whether a document has a word. Stop words are words, too.
+        Whether a document has a word, which may be a stop word.
     users : ndarray of shape (n_docs,) or None
         Number of the user of each document, in order of occurrence.
 
@@ -142,9 +142,9 @@ class Counted:
         self._files.close()
 
     def _parts(self, step: str) -> Iterator[tuple[Entries, NDArray[np.int64] | None]]:
-        """Entries of whole units, and the unit of each document; None: its own.
+        """Entries of whole units, and the unit of each document.
 
-        `step` says what they are read for.
+        None stands for a unit for each document. `step` names the purpose of the pass.
         """
         parts = [None] if self._shards is None else self._shards.shards
         for shard in self._progress.during(parts, named(step)):
@@ -197,7 +197,7 @@ class Counted:
             yield columns_of(entries, column, len(vocabulary))
 
     def copies(self) -> tuple[int, int]:
-        """How many texts repeat another one, and how many but for their digits."""
+        """How many texts are duplicates, and how many others differ only in digits."""
         n_texts = len(self._written)
         n_different, n_forms = (len(different(forms)) for forms in self._written.T)
         return n_texts - n_different, n_different - n_forms
@@ -217,7 +217,7 @@ def _joined(blocks: list[Entries]) -> Entries:
 
 
 def _matrix(entries: Entries) -> sp.csr_array:
-    """The documents of a block, whose columns are all terms to come."""
+    """The documents of a block; there are columns for all terms that may follow."""
     number, times, ptr = entries
     shape = (len(ptr) - 1, LARGEST_INTEGER)
     X = sp.csr_array((times.astype(np.float32), number, ptr), shape=shape)
@@ -226,9 +226,9 @@ def _matrix(entries: Entries) -> sp.csr_array:
 
 
 def _forms(block: list[Any]) -> NDArray[np.int64]:
-    """Of each text of a block that is not empty: what it is, without digits, too.
+    """Hashes of the texts of a block that are not empty: whole, and without digits.
 
-    These are the hashes of Python, whose key is a secret.
+    Python's hash has a secret key.
     """
     texts = [text for text in block if isinstance(text, str) and text]
     forms = [(hash(text), _without_digits(text)) for text in texts]
@@ -236,9 +236,9 @@ def _forms(block: list[Any]) -> NDArray[np.int64]:
 
 
 def _without_digits(text: str) -> int:
-    if len(text) > PIECE:  # no form letter
+    if len(text) > PIECE:  # too long for a form letter
         return hash(text)
-    # bytes, because those of str take ten times as long
+    # str.translate takes ten times as long as bytes.translate
     return hash(text.encode("utf-8", "surrogatepass").translate(None, _DIGITS))
 
 

@@ -1,11 +1,11 @@
 """Texts and their ids from files: a folder of text files, CSV, JSON or Parquet.
 
-Files are read as texts are asked for, and may be larger than the memory: all but an
-array of JSON, which is one value.
+Texts are read one after the other, so files may be larger than the memory. Only an
+array of JSON is read at once, because it is one value.
 
-CSV and JSON are read by the modules of Python, because pandas fills short rows in
-silence. No error quotes a text, an id, or a cell. Columns are named where the format
-names them: the first line of a CSV file without a header is a text.
+The modules of Python read CSV and JSON, because pandas fills short rows in silence. No
+error quotes a text, an id, or a cell. The first line of a CSV file without a header is
+a text: errors do not quote it as names of columns.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Texts(NamedTuple):
 
 
 class TextStream(NamedTuple):
-    """Texts, which are read as they are asked for. Private."""
+    """Texts that are read one after the other. Private."""
 
     # a text, its id as in `Texts`, and its cells of the other columns
     rows: Iterator[tuple[str, str | None, list[str]]]
@@ -122,7 +122,7 @@ def stream_texts(
 
     Ids are text without spaces around it: 7 and "7" are one. `separator` is by default
     what a first line ``sep=;`` says, a tab in .tsv files, and otherwise a comma.
-    `encoding` is that of all files but Parquet.
+    `encoding` applies to all files except Parquet.
     """
     try:
         "".encode(encoding)
@@ -131,7 +131,7 @@ def stream_texts(
             f"there is no encoding {encoding!r}; try utf-8 or cp1252"
         ) from None
     if codecs.lookup(encoding).name == "utf-8":
-        # the mark of some programs at the start is no part of the text
+        # some programs write a mark at the start, which is not part of the text
         encoding = "utf-8-sig"
     if separator is not None and len(separator) != 1:
         raise ValueError(f"the separator must be one character, got {len(separator)}")
@@ -198,7 +198,7 @@ def _files(path: Path) -> tuple[list[Path], str, int]:
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {path}")
     inside = [path]
-    if path.is_dir():  # names that begin with a dot are those of the system
+    if path.is_dir():  # systems write files whose names begin with a dot
         seen = [
             file
             for file in path.rglob("*")
@@ -324,7 +324,7 @@ def _rows_of_csv(
     mark = first.rstrip("\r\n")
     lines: Iterable[str] = chain([first], file)
     n_marks = int(len(mark) == len("sep=;") and mark.startswith("sep="))
-    if n_marks:  # a line for Excel, which is no part of the table
+    if n_marks:  # a line for Excel, which is not part of the table
         usual = mark[-1]
         lines = file
     reader = csv.reader(lines, delimiter=separator or usual, strict=True)
@@ -352,7 +352,7 @@ def _rows_of_csv(
 
 
 def _rows_of_json(file: io.TextIOWrapper, path: Path, columns: list[str]) -> Rows:
-    """The objects of lines, or those of an array."""
+    """The objects in the lines, or in an array."""
     filled = ((i, line) for i, line in enumerate(file, start=1) if line.strip())
     first = next(filled, None)
     if first is None:
@@ -414,7 +414,7 @@ def _rows_of_parquet(path: Path, columns: list[str], place: Place) -> Rows:
             raise ValueError(f"{path} is not a valid Parquet file") from None
         if batch is None:
             return
-        # a row without text is a dict, too
+        # a row without text still takes a dict
         left -= batch.nbytes + sys.getsizeof({}) * batch.num_rows
         check_unpacked(left >= 0, path)
         for row in batch.to_pylist():
