@@ -135,7 +135,8 @@ class Described(BaseEstimator):
     n_jobs : int or None, default=None
         Number of threads. It never changes a result.
     verbose : int, default=0
-        Above 0, about ten lines of progress go to the standard error.
+        Above 0, progress and the time left go to the standard error: at most about ten
+        lines of each step, and on a terminal one line, which is rewritten.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
-"""Split blocks of texts into words and counts, the same way in fits and transforms.
+"""Words and counts of blocks of texts, the same way in fits and in transforms.
 
-A kernel finds the words of the package's own patterns. With other patterns, or with
-functions of the caller, texts are split one by one. `Words` defines the result of both.
+A kernel finds the words for the patterns of the package. Other patterns and a caller's
+functions split one text after the other. `Words` defines what both find.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Block(NamedTuple):
 class Splitter:
     """Splits blocks of texts by a public rule.
 
-    The blocks contain stop words; the caller leaves them out.
+    It also finds stop words. The caller leaves them out.
     """
 
     def __init__(self, rule: Words | Callable[[Any], Iterable[str]]) -> None:
@@ -75,7 +75,7 @@ class Splitter:
         assert isinstance(self.rule, Words)
         assert self.rule.runs is not None
         allowed, least = self.rule.runs
-        texts = list(_each(texts, self.rule.prepared))
+        texts = self._prepared(texts)
         ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
         whole = "".join(texts)
         codes = whole.encode(_NATIVE, "surrogatepass")
@@ -94,13 +94,23 @@ class Splitter:
         found = zip(begins.tolist(), ended.tolist())
         return Block([whole[i:j] for i, j in found], entries)
 
+    def _prepared(self, texts: list[str]) -> list[str]:
+        """Texts in the form in which the rule finds words."""
+        rule = self.rule
+        assert isinstance(rule, Words)
+        if not rule.leaves_ascii:
+            return list(_each(texts, rule.prepared))
+        # short texts would spend most of their time in `prepared`
+        case = str.lower if rule.lowercase else str
+        return [case(text) if text.isascii() else rule.prepared(text) for text in texts]
+
     def _text(self, document: Any) -> str:
         if type(document) is str:
             return document
         return str.__str__(self._reader.decode(document))
 
     def _count_in_pieces(self, text: str) -> Counter[str]:
-        """Word counts of a text, by pieces, because the kernel copies its input."""
+        """The words of a text that is too long to be copied as a whole."""
         total: Counter[str] = Counter()
         for piece in self._pieces(text):
             words, entries = self._split([piece])
@@ -108,7 +118,7 @@ class Splitter:
         return total
 
     def _pieces(self, text: str) -> Iterator[str]:
-        """Cut a text between words, into pieces of about half a block."""
+        """Pieces of a text, which together have the words of the whole text."""
         assert isinstance(self.rule, Words)
         gap = _gap_of(self.rule.language)
         begin = 0
@@ -125,12 +135,12 @@ class Splitter:
 
 
 def _gap_of(language: str) -> re.Pattern[str]:
-    """Where a text of a language may be cut: no rule reads across such a place."""
+    """Where a text of a language may be cut: no rule looks across such a place."""
     return re.compile("\n" if language in WITHOUT_SPACES else "[ \n]")
 
 
 def _each(documents: Iterable[Any], function: Callable[[Any], Any]) -> Iterator[Any]:
-    """The result of a function for each document; errors quote no document."""
+    """Apply a function to each document; errors quote nothing of the document."""
     for document in documents:
         try:
             result = function(document)
@@ -163,21 +173,24 @@ def _entries(counters: Iterable[Counter[str]]) -> Block:
 def forms_of(
     rule: Words | Callable[[Any], Iterable[str]], terms: Sequence[str]
 ) -> list[str | None]:
-    """Public terms in the form in which texts have them; None if no text can.
+    """The form of each public term in texts; None if no text can have the term.
 
-    The case of the terms does not change.
+    The caller chooses the case.
     """
     splitter = Splitter(rule)
     forms: list[str | None] = []
     for block in in_blocks(terms):
         words, (number, times, ptr) = splitter(block)
-        entries = [(words[i], n) for i, n in zip(number.tolist(), times.tolist())]
+        found = [words[i] for i in number.tolist()]
         for term, (begin, end) in zip(block, pairwise(ptr.tolist())):
-            found = [x for x in entries[begin:end] if x[0] not in splitter.stop_words]
-            form = term if any(word == term for word, _ in found) else None
-            if form is None and isinstance(rule, Words) and term == term.lower():
-                form = found[0][0] if [n for _, n in found] == [1] else None
-            forms.append(form)
+            own = found[begin:end]
+            if term in own and term not in splitter.stop_words:
+                forms.append(term)
+                continue
+            counts = [word not in splitter.stop_words for word in own]
+            is_one_word = times[begin:end][counts].tolist() == [1]
+            is_free = isinstance(rule, Words) and term == term.lower()
+            forms.append(own[counts.index(True)] if is_one_word and is_free else None)
     return forms
 
 
@@ -199,7 +212,7 @@ def in_blocks(documents: Iterable[Any]) -> Iterator[list[Any]]:
 def columns_of(
     entries: Entries, column: NDArray[np.int64], n_columns: int
 ) -> sp.csr_matrix:
-    """Counts of the words that have a column; -1 stands for those without."""
+    """Counts of the words that have a column; -1 stands for words without a column."""
     found = column[entries.number]
     kept = found >= 0
     X = sp.csr_matrix(
@@ -237,7 +250,7 @@ def count_words(
 
 
 def transformed(vectorizer: CountVectorizer, documents: Iterable[Any]) -> sp.csr_matrix:
-    """``vectorizer.transform`` of given words, faster if its analyzer is `Words`."""
+    """`transform` of a CountVectorizer of given words; `Words` makes it faster."""
     if not isinstance(vectorizer.analyzer, Words) or vectorizer.binary:
         return vectorizer.transform(documents)
     if not hasattr(vectorizer, "vocabulary_"):

@@ -99,9 +99,9 @@ class Words:
         strip_accents: str | Callable[[str], str] | None = None,
         stop_words: str | Iterable[str] | None = None,
     ) -> Words:
-        """The rule for a caller's parameters, which are named as in CountVectorizer.
+        """The rule for a caller's parameters, with their names in CountVectorizer.
 
-        Without `token_pattern`, words have only letters.
+        Without a pattern, words have only letters.
         """
         if token_pattern is None:
             token_pattern = letters(language)
@@ -133,6 +133,12 @@ class Words:
         return _ACCENTS[strip](text) if isinstance(strip, str) else strip(text)
 
     @property
+    def leaves_ascii(self) -> bool:
+        """Whether preparing an ASCII text changes only its case."""
+        is_special = self.language in _SPELLING or self.language in WITHOUT_SPACES
+        return not is_special and not callable(self.strip_accents)
+
+    @property
     def runs(self) -> tuple[int, int] | None:
         """The maximal runs of word characters that are words, if the pattern is known.
 
@@ -158,7 +164,7 @@ def rule_of(words: Sequence[str], *, stop_words: Iterable[str] | None = None) ->
 
 
 def letters(language: str) -> str:
-    """The pattern of words of letters, with at least `LEAST` letters."""
+    """The pattern of words of letters, with the least number of a language or more."""
     return _letters(LEAST.get(language, 3))
 
 
