@@ -110,10 +110,10 @@ def load_word_vectors(
 
 def _embedded_vectors(words: list[str]) -> np.ndarray:
     rank, directions = _embedded()
+    ranks = np.array([rank.get(word, -1) for word in words])
+    known = ranks >= 0
     vectors = np.zeros((len(words), directions.shape[1]))
-    for row, word in enumerate(words):
-        if word in rank:
-            vectors[row] = directions[rank[word]] / (rank[word] + 1)
+    vectors[known] = directions[ranks[known]] / (ranks[known] + 1)[:, None]
     return vectors
 
 
