@@ -115,6 +115,12 @@ DPLDA_INLINE float NAME(most)(vec a) {
     const vec numbers = v_max(a, v_all(0)); /* 0 for NaN */
 #if defined(DPLDA_USE_AVX512)
     return _mm512_reduce_max_ps((__m512)numbers);
+#elif defined(DPLDA_USE_AVX2)
+    const __m256 eight = _mm256_max_ps(numbers.low, numbers.high);
+    const __m128 last = _mm256_extractf128_ps(eight, 1);
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), last);
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 #else
     float lane[DPLDA_WIDTH];
     v_store(lane, numbers);
