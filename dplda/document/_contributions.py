@@ -350,10 +350,9 @@ class Entries(NamedTuple):
 
     def of_units(self, units: np.ndarray) -> Entries:
         """The entries of the units in the mask `units` (n_units,)."""
-        kept = units[self.units]
-        n_before = np.append(0, np.cumsum(kept))
+        kept = np.flatnonzero(units[self.units])  # few
         return Entries(
-            n_before[self.indptr].astype(np.int32),
+            np.searchsorted(kept, self.indptr).astype(np.int32),
             self.documents[kept],
             self.counts[kept],
             self.units[kept],

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dplda.document._word_totals import WordTotals
+from dplda.kernels import _denoise
 from dplda.leaf._messages import warn_user
 from dplda.privacy import LowSignalWarning
 
@@ -313,13 +314,22 @@ def left_out(
     (n_words,) weighs the words. `penalty` multiplies the sum of squared coefficients. A
     word is left out exactly, by its leverage, without a second regression.
     """
+    features = np.ascontiguousarray(features, float)
     weighted = features * precision[:, None]
-    inverse = inverted(np.einsum("vi,vj->ij", weighted, features), penalty)
-    # no BLAS: its sums have any order
-    turned = np.einsum("vi,ij->vj", features, inverse)
+    inverse = inverted(product(weighted.T, features), penalty)
+    turned = product(features, inverse)
     leverage = np.einsum("vi,vi->v", turned, weighted)[:, None]
-    fitted = np.einsum("vi,ik->vk", turned, np.einsum("vi,vk->ik", weighted, rows))
+    fitted = product(turned, product(weighted.T, rows))
     return (fitted - leverage * rows) / np.maximum(1 - leverage, 1e-3)
+
+
+def product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """left @ right, with sums in one order on every processor: BLAS's have any."""
+    if right.shape[1] == 1:  # whose sum einsum splits
+        return np.einsum("ij,jk->ik", left, right)
+    out = np.empty((len(left), right.shape[1]))
+    _denoise.products(left, np.ascontiguousarray(right), out)
+    return out
 
 
 def inverted(square: np.ndarray, penalty: float) -> np.ndarray:
