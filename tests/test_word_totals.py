@@ -171,13 +171,19 @@ def test_without_a_shown_topic_a_fit_with_vectors_is_their_clusters(repeats):
     )
 
 
-def test_vectors_that_shown_topics_contradict_make_no_clusters():
-    made = make_topic_corpus(1100, 600, 8, doc_length=50, random_state=3)
-    wrong = np.random.default_rng(0).permutation(meanings(made))
-    options = {"epsilon": 1.0, "max_iter": 30, "random_state": 0}
-    model = SubLDA(10, **options, word_vectors=wrong).fit(made.data)
-    assert 0 < np.count_nonzero(model.weak_topics_) < 10
-    assert "clusters" not in str(model.privacy_)
+def test_vectors_that_released_topics_contradict_make_no_clusters():
+    made = make_topic_corpus(1000, 2000, 8, doc_length=60, random_state=3)
+    right = meanings(made)
+    wrong = np.random.default_rng(0).permutation(right)
+    for epsilon, vectors, are_made in (
+        (4.0, right, True),
+        (4.0, wrong, False),
+        (0.2, wrong, True),  # noise hides that they are wrong
+    ):
+        options = {"epsilon": epsilon, "max_iter": 20, "random_state": 0}
+        model = SubLDA(10, **options, word_vectors=vectors).fit(made.data)
+        assert model.weak_topics_.any()
+        assert ("public clusters" in str(model.privacy_)) == are_made
 
 
 def test_clusters_take_the_place_of_the_topics_that_are_not_shown():

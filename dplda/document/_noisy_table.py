@@ -375,7 +375,7 @@ def with_clusters(
     has_topics = last.public is not None and last.public.topics is not None
     if n_weak == 0 or has_topics:
         return table, prior, None
-    if vectors is not None and (weak.all() or not prior.contradicts_vectors):
+    if vectors is not None and not prior.contradicts_vectors:
         rest = np.maximum(last.totals - table[:, ~weak].sum(axis=1), 0.0)
         table[:, weak] = rest[:, None] * vectors.clusters(n_weak)
         return table, prior, BY_CLUSTERS.format(n_weak, n_components)

@@ -232,8 +232,8 @@ class PublicWords:
         trust : float
             How far public topics are trusted, from 0 to 1.
         contradicts_vectors : bool
-            Whether the released rows contradict the vectors: their slope plus one
-            standard error is below `REAL`.
+            Whether the released rows contradict the vectors: their slope is below
+            `REAL`. Noise hides a slope whose standard error is not.
         """
         rows, precision, own = standard(noisy, noise_scale, totals, shares)
         held = self.held
@@ -254,7 +254,8 @@ class PublicWords:
             )
             found += trust_in(others[held], rows[held], precision[held], 0.5) * others
             slope, square = slope_on(others[held], rows[held], precision[held])
-            contradicts_vectors = slope + max(square, 1e-12) ** -0.5 < REAL
+            error = max(square, 1e-12) ** -0.5
+            contradicts_vectors = max(slope, error) < REAL
         if not last:
             found[held] = 0
         if self.topics is not None and self.seeds is not None:
