@@ -11,7 +11,10 @@ samples and charges stay with the curator. ``docs/proofs_document.md`` has the p
 from __future__ import annotations
 
 import math
+import tempfile
 import uuid
+import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -162,17 +165,64 @@ def _these(documents: Documents, units: np.ndarray | None) -> np.ndarray:
     return np.arange(documents.n_units) if units is None else units
 
 
+class Waiting:
+    """Arrays in the file of an engine: where they begin, their types and shapes."""
+
+    def __init__(self, begin: int, arrays: Sequence[np.ndarray]) -> None:
+        self.begin = begin
+        self.forms = [(array.dtype, array.shape) for array in arrays]
+
+
 class InProcess:
-    """Calls functions at once."""
+    """Calls functions at once. What grows with the documents waits in a file.
+
+    These are topic weights and scales of units, the results that are lists of arrays.
+    Only this process can read the file, and it goes with the process.
+    """
 
     # at a time. One shard each: results are added one after the other
     n_tasks: float = math.inf
 
+    def __init__(self) -> None:
+        # private
+        self._file = tempfile.TemporaryFile(prefix="dplda-", buffering=0)  # noqa: SIM115
+        self._close = weakref.finalize(self, self._file.close)
+        self._free = defaultdict[int, list[int]](list)  # places, by their size
+        self._end = 0
+
     def submit(self, function: Callable[..., object], *arguments: object) -> object:
-        return function(*arguments)
+        given = (
+            self._read(each) if isinstance(each, Waiting) else each
+            for each in arguments
+        )
+        result = function(*given)
+        return self._write(result) if isinstance(result, list) else result
 
     def gather(self, tasks: Iterable[object]) -> Iterable[object]:
         return tasks
+
+    def close(self) -> None:
+        """Forget what waits."""
+        self._close()
+
+    def _write(self, arrays: list[np.ndarray]) -> Waiting:
+        size = sum(array.nbytes for array in arrays)
+        free = self._free[size]
+        begin = free.pop() if free else self._end
+        self._end = max(self._end, begin + size)
+        self._file.seek(begin)
+        for array in arrays:
+            array.tofile(self._file)
+        waiting = Waiting(begin, arrays)
+        weakref.finalize(waiting, free.append, begin)
+        return waiting
+
+    def _read(self, waiting: Waiting) -> list[np.ndarray]:
+        self._file.seek(waiting.begin)
+        return [
+            np.fromfile(self._file, dtype, math.prod(shape)).reshape(shape)
+            for dtype, shape in waiting.forms
+        ]
 
 
 @dataclass
@@ -215,7 +265,7 @@ class ShardedDocuments:
     def _engine_of(self, given: object) -> Engine:
         """What runs the tasks: this process, an engine, or the workers of a client."""
         if given is None:
-            return InProcess()
+            return self._ending.enter_context(closing(InProcess()))
         if isinstance(given, Engine):
             return given
         if isinstance(given, Client):
