@@ -554,7 +554,7 @@ def private_texts(
                 )
             n_texts += 1
             if users is not None:
-                users.append(user or "")
+                users.append(sys.intern(user or ""))  # one copy for all texts of a user
             for (name, grouping), cell in zip(groups.items(), cells):
                 by[name].append(grouping.group(cell))
             yield text

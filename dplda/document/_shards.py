@@ -177,15 +177,14 @@ class InProcess:
     """Calls functions at once. What grows with the documents waits in a file.
 
     These are topic weights and scales of units, the results that are lists of arrays.
-    Only this process can read the file, and it goes with the process.
+    Private. Only this process can read the file, which has no name and goes with it.
     """
 
     # at a time. One shard each: results are added one after the other
     n_tasks: float = math.inf
 
     def __init__(self) -> None:
-        # private
-        self._file = tempfile.TemporaryFile(prefix="dplda-", buffering=0)  # noqa: SIM115
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         self._close = weakref.finalize(self, self._file.close)
         self._free = defaultdict[int, list[int]](list)  # places, by their size
         self._end = 0
