@@ -234,10 +234,13 @@ def test_shards_have_one_kind_of_unit(corpus, shards, user_ids, tmp_path):
         model.partial_fit(shards[3])
 
 
-def test_weights_and_scores_read_shard_after_shard(corpus, shards):
+def test_weights_and_scores_read_shard_after_shard(corpus, shards, tmp_path):
     model = SubLDA(K, epsilon=4.0, max_iter=3, random_state=0).fit(corpus)
     expected = model.transform(corpus.astype(np.float32))
     assert_array_equal(model.transform(shards[7]), expected)
+    of_file = model.transform(shards[7], out=tmp_path / "weights.npy")
+    assert isinstance(of_file, np.memmap)
+    assert_array_equal(of_file, expected, strict=True)
     assert model.score(shards[7]) == pytest.approx(model.score(corpus), rel=1e-12)
     for completion in (True, False):
         expected = model.perplexity(corpus, completion=completion)
