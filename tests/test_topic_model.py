@@ -84,7 +84,7 @@ def test_weights_of_a_stream_go_to_a_file_for_the_owner(
 
     with pytest.raises(OSError, match="the disk is gone"):
         model.transform(broken(), out=out)
-    with pytest.raises(ValueError, match="0 sample|1 dimension"):
+    with pytest.raises(ValueError, match=r"0 sample|1 dimension"):
         model.transform(iter([]), out=out)
     assert out.read_bytes() == b"old"
     for texts in (TEXTS, iter(TEXTS)):

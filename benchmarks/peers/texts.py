@@ -13,7 +13,7 @@ sweeps of tomotopy over as many words.
 ``... memory --tickets 400000 [--rounds 4] [--entries N]`` prints the largest memory of
 the process before and after a fit to tickets of 500 characters, which a generator
 gives, and after `transform` of as many to a file. `N` is the number of counts above
-which they go to files.
+which they go to files. ``--characters`` makes shorter tickets.
 
 ``... command --tickets 400000 [--rounds 4] [--users]`` writes such tickets to a CSV
 file, and prints the largest memory and the CPU seconds of ``dplda fit``, with fewer
@@ -28,6 +28,7 @@ characters, of random English words by Zipf's law; ``--tickets`` says how many, 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import subprocess
 import sys
@@ -216,9 +217,9 @@ def topics(options: argparse.Namespace) -> None:
     print(markdown([*head, "times as fast"], table))
 
 
-def used(who: int = resource.RUSAGE_SELF) -> tuple[float, float]:
-    """Gigabytes at most, and CPU seconds."""
-    found = resource.getrusage(who)
+def used(found: resource.struct_rusage | None = None) -> tuple[float, float]:
+    """Gigabytes at most, and CPU seconds; of this process if `found` is None."""
+    found = found or resource.getrusage(resource.RUSAGE_SELF)
     return found.ru_maxrss * 1024 / 1e9, found.ru_utime + found.ru_stime
 
 
@@ -227,17 +228,18 @@ def memory(options: argparse.Namespace) -> None:
         _counted.IN_MEMORY = options.entries
     model = PrivateTopicModel(20, epsilon=4.0, n_jobs=1, random_state=0)
     model.set_params(model=SubLDA(max_iter=options.rounds))
-    model.fit(tickets(1000, 500))  # loads what a fit needs
+    model.fit(tickets(1000, options.characters))  # loads what a fit needs
     before, start = used()
-    model.fit(tickets(options.tickets, 500))
+    model.fit(tickets(options.tickets, options.characters))
     after, end = used()
     print(
-        f"{options.tickets:,} tickets of 500 characters, {options.rounds} rounds: "
+        f"{options.tickets:,} tickets of {options.characters} characters, "
+        f"{options.rounds} rounds: "
         f"{before:.2f} GB before, {after:.2f} GB at most, {end - start:.0f} s of CPU"
     )
     with tempfile.TemporaryDirectory() as folder:
         weights = Path(folder, "weights.npy")
-        model.transform(tickets(options.tickets, 500), out=weights)
+        model.transform(tickets(options.tickets, options.characters), out=weights)
         most, last = used()
         size = weights.stat().st_size / 1e9
     print(
@@ -253,7 +255,7 @@ def command(options: argparse.Namespace) -> None:
         with path.open("w") as file:
             file.write("user,text\n")
             users = random.integers(0, max(options.tickets // 5, 1), options.tickets)
-            for user, text in zip(users, tickets(options.tickets, 500)):
+            for user, text in zip(users, tickets(options.tickets, options.characters)):
                 file.write(f"customer-{user:09d},{text}\n")
         of_users = ["--user-column", "user"] if options.users else []
         jobs = {
@@ -263,29 +265,34 @@ def command(options: argparse.Namespace) -> None:
         outputs = {"fit": release, "transform": Path(folder, "weights.npy")}
         unit = "users" if options.users else "texts"
         size = path.stat().st_size / 1e9
-        print(f"{options.tickets:,} tickets of 500 characters, {size:.2f} GB, {unit}:")
+        print(f"{options.tickets:,} tickets, {size:.2f} GB, {unit}:")
         for job, arguments in jobs.items():
             code = COMMAND.format(rounds=options.rounds)
             run = [sys.executable, "-c", code, job, *map(str, arguments)]
-            start = used(resource.RUSAGE_CHILDREN)[1]
-            subprocess.run(
-                [*run, "--out", str(outputs[job])],
-                check=True,
-                stdout=subprocess.DEVNULL,
-            )
-            most, end = used(resource.RUSAGE_CHILDREN)
-            print(f"dplda {job}: {most:.2f} GB at most, {end - start:.0f} s of CPU")
+            run += ["--out", str(outputs[job])]
+            process = subprocess.Popen(run, stdout=subprocess.DEVNULL)
+            _, status, found = os.wait4(process.pid, 0)
+            if status:
+                raise SystemExit(f"dplda {job} has failed")
+            most, seconds = used(found)
+            print(f"dplda {job}: {most:.2f} GB at most, {seconds:.0f} s of CPU")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    jobs = {"counts": counts, "one": one, "topics": topics, "memory": memory}
-    jobs["command"] = command
+    jobs = {
+        "counts": counts,
+        "one": one,
+        "topics": topics,
+        "memory": memory,
+        "command": command,
+    }
     parser.add_argument("job", choices=jobs)
     parser.add_argument("--corpora", nargs="+")
     parser.add_argument("--components", nargs="+", type=int, default=[20, 50])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 4.0])
     parser.add_argument("--tickets", type=int, default=1_000_000)
+    parser.add_argument("--characters", type=int, default=500)
     parser.add_argument("--entries", type=int)
     parser.add_argument("--users", action="store_true")
     parser.add_argument("--rounds", type=int, default=4)

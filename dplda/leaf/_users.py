@@ -60,7 +60,7 @@ def number_users(user_ids: ArrayLike | None, n_docs: int) -> np.ndarray | None:
     if user_ids is None:
         return None
     is_whole = type(user_ids) is np.ndarray and user_ids.dtype.kind in "iu"
-    ids = user_ids if is_whole else as_objects(user_ids, "user_ids")
+    ids = np.asarray(user_ids) if is_whole else as_objects(user_ids, "user_ids")
     if ids.ndim != 1:
         raise ValueError(
             "user_ids must be one-dimensional, with one id for each row of X, got "
