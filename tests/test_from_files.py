@@ -662,8 +662,11 @@ def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path):
     assert (code, "is not a regular file" in error) == (1, True)
 
 
-def test_features_are_private_and_in_the_order_of_the_texts(fitted, capsys, tmp_path):
+def test_features_are_private_and_in_the_order_of_the_texts(
+    fitted, capsys, tmp_path, monkeypatch
+):
     table, model, _ = fitted
+    monkeypatch.setattr("dplda.cli._options.TEXTS_AT_ONCE", 150)
     out = tmp_path / "features.csv"
     assert (
         main(
@@ -680,6 +683,19 @@ def test_features_are_private_and_in_the_order_of_the_texts(fitted, capsys, tmp_
     assert [row[0] for row in rows] == [str(n) for n in range(400)]
     expected = load_release(model).transform(read_texts(table).texts)
     np.testing.assert_allclose(np.array(rows, float)[:, 1:], expected, rtol=1e-5)
+    array = out.with_suffix(".npy")
+    code, error = transformed_to(capsys, model, table, "--id-column", "n", out=array)
+    assert (code, "leave --id-column out" in error) == (1, True)
+    assert transformed_to(capsys, model, table, out=array) == (0, "")
+    np.testing.assert_array_equal(np.load(array), expected, strict=True)
+    if sys.platform != "win32":
+        assert stat.S_IMODE(array.stat().st_mode) == 0o600
+
+
+def transformed_to(capsys, model, table, *options, out):
+    """The exit code, and what is wrong."""
+    code = main(["transform", str(model), str(table), *options, "--out", str(out)])
+    return code, " ".join(capsys.readouterr().err.split())
 
 
 def test_another_language_brings_its_list_and_its_stop_words(tmp_path):

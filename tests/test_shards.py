@@ -6,6 +6,8 @@ import math
 import os
 import pickle
 import shutil
+import tempfile
+import tracemalloc
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -232,10 +234,13 @@ def test_shards_have_one_kind_of_unit(corpus, shards, user_ids, tmp_path):
         model.partial_fit(shards[3])
 
 
-def test_weights_and_scores_read_shard_after_shard(corpus, shards):
+def test_weights_and_scores_read_shard_after_shard(corpus, shards, tmp_path):
     model = SubLDA(K, epsilon=4.0, max_iter=3, random_state=0).fit(corpus)
     expected = model.transform(corpus.astype(np.float32))
     assert_array_equal(model.transform(shards[7]), expected)
+    of_file = model.transform(shards[7], out=tmp_path / "weights.npy")
+    assert isinstance(of_file, np.memmap)
+    assert_array_equal(of_file, expected, strict=True)
     assert model.score(shards[7]) == pytest.approx(model.score(corpus), rel=1e-12)
     for completion in (True, False):
         expected = model.perplexity(corpus, completion=completion)
@@ -331,6 +336,33 @@ def test_every_call_closes_what_it_has_opened(call, shards, monkeypatch):
     monkeypatch.setattr(_document_lda, "ShardedDocuments", Watched)
     call(shards[3])
     assert not is_open
+
+
+def test_topic_weights_do_not_stay_in_memory(tmp_path, monkeypatch):
+    """They wait in a file without a name, which a killed process does not leave."""
+    n_docs, n_topics = 20_000, 64
+    counts = np.random.default_rng(0).poisson(0.2, (n_docs, 40)).astype(np.float32)
+    written = write_shards(sp.csr_array(counts), tmp_path / "x", rows_per_shard=1_000)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "files"))
+    (tmp_path / "files").mkdir()
+    named = []
+
+    class Watched(InProcess):
+        def submit(self, function, *arguments):
+            result = super().submit(function, *arguments)
+            named.extend((tmp_path / "files").iterdir())
+            return result
+
+    model = SubLDA(n_topics, noise_multiplier=5.0, max_iter=2, random_state=0)
+    model.fit(counts[:9])  # loads modules
+    tracemalloc.start()
+    try:
+        model.fit(written.on(Watched()))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * n_topics * n_docs
+    assert os.name == "nt" or named == []
 
 
 def test_what_is_no_engine_is_refused_before_anything_is_charged(shards):

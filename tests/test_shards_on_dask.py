@@ -4,6 +4,8 @@ import gc
 import math
 import os
 import signal
+import subprocess
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -12,10 +14,11 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import texts_on_a_cluster
 from numpy.testing import assert_array_equal
 
-from dplda import PrivateSVILDA, SubLDA
-from dplda.datasets import make_topic_corpus, write_shards
+from dplda import PrivateCountVectorizer, PrivateSVILDA, SubLDA, load_release
+from dplda.datasets import load_wordnet_glosses, make_topic_corpus, write_shards
 from dplda.document._dask import DaskEngine, Sealed, run
 from dplda.privacy import Ledger
 
@@ -79,6 +82,54 @@ def test_a_cluster_trains_the_model_of_the_matrix(model, corpus, shards, client)
         address.startswith("tls://") for address in client.scheduler_info()["workers"]
     )
     assert_array_equal(model.fit(shards.on(client)).components_, expected)
+
+
+@pytest.fixture(scope="module")
+def tickets(tmp_path_factory):
+    """A text in each line."""
+    path = tmp_path_factory.mktemp("texts") / "tickets.txt"
+    path.write_text("\n".join(load_wordnet_glosses().data[:4000]), "utf-8")
+    return path
+
+
+def test_a_cluster_fits_texts_on_disk_as_memory_does(
+    tickets, client, tmp_path, monkeypatch
+):
+    def steps():
+        return {
+            "words": PrivateCountVectorizer(
+                epsilon=1.0, stop_words="english", max_features=300, random_state=0
+            ),
+            "topics": SubLDA(K, epsilon=3.0, max_iter=10, random_state=1),
+        }
+
+    texts = tickets.read_text("utf-8").splitlines()
+    expected = steps()
+    X = expected["words"].fit_transform(texts)
+    expected["topics"].fit(X)
+    monkeypatch.setattr("dplda.text._counted.IN_MEMORY", 1000)
+    write = texts_on_a_cluster.write_shards
+    monkeypatch.setattr(
+        texts_on_a_cluster,
+        "write_shards",
+        lambda *given, **options: write(*given, rows_per_shard=700, **options),
+    )
+    fitted = texts_on_a_cluster.fit(tickets, tmp_path / "x", client, **steps())
+    words, topics = fitted
+    assert list(words.vocabulary_) == list(expected["words"].vocabulary_)
+    assert_array_equal(topics.components_, expected["topics"].components_)
+    weights = fitted.transform(texts)
+    assert_array_equal(weights, expected["topics"].transform(X))
+
+
+def test_the_script_of_texts_on_a_cluster_writes_a_release(tickets, tmp_path):
+    out = tmp_path / "topics.dplda"
+    script = texts_on_a_cluster.__file__
+    command = [sys.executable, script, str(tickets), str(tmp_path / "x"), str(out)]
+    subprocess.run(command, check=True, timeout=300)
+    released = load_release(out)
+    assert 3.9 < released.epsilon_ < 5
+    assert released.transform(["a small dog"]).shape == (1, 20)
 
 
 def test_a_task_runs_in_threads(client):

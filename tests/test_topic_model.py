@@ -1,6 +1,8 @@
 """Texts and one epsilon in, topics and one guarantee out."""
 
 import math
+import os
+import stat
 import uuid
 import warnings
 
@@ -14,7 +16,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 import dplda
-from dplda import PrivateCountVectorizer, PrivateSVILDA, PrivateTopicModel, SubLDA
+from dplda import (
+    PrivateCountVectorizer,
+    PrivateSVILDA,
+    PrivateTopicModel,
+    SubLDA,
+    load_release,
+    save_release,
+)
 from dplda.datasets import load_wordnet_glosses
 from dplda.privacy import (
     BudgetError,
@@ -45,6 +54,54 @@ def small(**given):
 @pytest.fixture(scope="module")
 def fitted():
     return small(ledger=Ledger(epsilon=8.0)).fit(TEXTS, user_ids=USERS)
+
+
+def given_words(**options):
+    return small(vocabulary=WORDS, epsilon=math.inf, **options).fit(TEXTS)
+
+
+def of_a_release(folder):
+    save_release(small().fit(TEXTS), folder / "topics.dplda")
+    return load_release(folder / "topics.dplda")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["chosen", "given", "released"])
+def test_weights_of_a_stream_go_to_a_file_for_the_owner(
+    kind, fitted, tmp_path, monkeypatch
+):
+    model = fitted
+    if kind != "chosen":
+        model = given_words() if kind == "given" else of_a_release(tmp_path)
+    expected = model.transform(TEXTS)
+    monkeypatch.setattr("dplda.core._splitter.BLOCK", 3000)
+    out = tmp_path / "weights.npy"
+    out.write_bytes(b"old")
+
+    def broken():
+        yield from TEXTS[:200]
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        model.transform(broken(), out=out)
+    with pytest.raises(ValueError, match=r"0 sample|1 dimension"):
+        model.transform(iter([]), out=out)
+    assert out.read_bytes() == b"old"
+    for texts in (TEXTS, iter(TEXTS)):
+        weights = model.transform(texts, out=out)
+        assert isinstance(weights, np.memmap)
+        np.testing.assert_array_equal(weights, expected, strict=True)
+    np.testing.assert_array_equal(model.transform(iter(TEXTS)), expected, strict=True)
+    if os.name == "posix":
+        assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    assert {path.name for path in tmp_path.iterdir()} <= {out.name, "topics.dplda"}
+
+
+def test_an_iterator_is_refused_where_it_would_be_read_twice():
+    ledger = Ledger(epsilon=8.0)
+    with pytest.raises(ValueError, match=r"reads raw_documents twice"):
+        small(ledger=ledger).fit_transform(iter(TEXTS))
+    assert ledger.epsilon_spent == 0
 
 
 def test_words_and_topics_are_one_charge_and_one_guarantee(fitted):

@@ -32,6 +32,8 @@ def test_strings_and_integers_are_not_the_same_user():
         number_users([1, "1"], 2)
     assert_array_equal(number_users([2**53, 2**53 + 1, 2**53], 3), [0, 1, 0])
     assert_array_equal(number_users(["a", "a\0", "A", "a"], 4), [0, 1, 2, 0])
+    given = [7, -2, 7, 2**53 + 1, 2**53, -2]
+    assert_array_equal(number_users(np.array(given), 6), number_users(given, 6))
 
 
 def test_scale_and_rate_of_a_user_are_those_of_all_words_together(corpus, ids):

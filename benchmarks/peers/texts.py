@@ -14,9 +14,15 @@ part; LeNLP's counts are in the place of CountVectorizer's in the last one. It a
 prints tokens an entry, and how many rounds release topics and word totals, and test
 topics.
 
-``... memory --tickets 400000 [--entries N]`` prints the largest memory of the process
-before and after a fit to tickets of 500 characters, which a generator gives. `N` is the
-number of counts above which they go to files.
+``... memory --tickets 400000 [--rounds 4] [--entries N]`` prints the largest memory of
+the process before and after a fit to tickets of 500 characters, which a generator
+gives, and after `transform` of as many to a file. `N` is the number of counts above
+which they go to files. ``--characters`` makes shorter tickets.
+
+``... command --tickets 400000 [--rounds 4] [--users]`` writes such tickets to a CSV
+file, and prints the largest memory and the CPU seconds of ``dplda fit``, with fewer
+rounds than its 80, and of ``dplda transform`` to a file of NumPy. A user has five
+tickets.
 
 A megabyte is a million characters. BBC is repeated 8 or 4 times. A ticket has 200
 characters, of random English words by Zipf's law; ``--tickets`` says how many, and
@@ -26,7 +32,9 @@ characters, of random English words by Zipf's law; ``--tickets`` says how many, 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -54,6 +62,16 @@ from dplda.text import _counted
 LETTERS = r"(?u)\b[^\W\d_]{3,}\b"  # words of PrivateTopicModel
 N_WORDS = 2000
 SWEEPS = 80
+COMMAND = """
+import sys
+from functools import partial
+
+from dplda.__main__ import main
+from dplda.text import _topic_model
+
+_topic_model.SubLDA = partial(_topic_model.SubLDA, max_iter={rounds})
+sys.exit(main(sys.argv[1:]))
+"""  # dplda
 
 
 def tickets(n: int, n_characters: int) -> Iterator[str]:
@@ -254,32 +272,85 @@ def topics(options: argparse.Namespace) -> None:
     print("\n" + "\n".join(corpora))
 
 
+def used(found: resource.struct_rusage | None = None) -> tuple[float, float]:
+    """Gigabytes at most, and CPU seconds; of this process if `found` is None."""
+    found = found or resource.getrusage(resource.RUSAGE_SELF)
+    return found.ru_maxrss * 1024 / 1e9, found.ru_utime + found.ru_stime
+
+
 def memory(options: argparse.Namespace) -> None:
     if options.entries:
         _counted.IN_MEMORY = options.entries
     model = PrivateTopicModel(20, epsilon=4.0, n_jobs=1, random_state=0)
     model.set_params(model=SubLDA(max_iter=options.rounds))
-    model.fit(tickets(1000, 500))  # loads what a fit needs
-    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, cpu_seconds()
-    model.fit(tickets(options.tickets, 500))
-    after, seconds = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, cpu_seconds()
+    model.fit(tickets(1000, options.characters))  # loads what a fit needs
+    before, start = used()
+    model.fit(tickets(options.tickets, options.characters))
+    after, end = used()
     print(
-        f"{options.tickets:,} tickets of 500 characters, {options.rounds} rounds: "
-        f"{before / 1e6:.2f} GB before, {after / 1e6:.2f} GB at most, "
-        f"{seconds - start:.0f} s of CPU"
+        f"{options.tickets:,} tickets of {options.characters} characters, "
+        f"{options.rounds} rounds: "
+        f"{before:.2f} GB before, {after:.2f} GB at most, {end - start:.0f} s of CPU"
     )
+    with tempfile.TemporaryDirectory() as folder:
+        weights = Path(folder, "weights.npy")
+        model.transform(tickets(options.tickets, options.characters), out=weights)
+        most, last = used()
+        size = weights.stat().st_size / 1e9
+    print(
+        f"transform to a file of {size:.2f} GB: {most:.2f} GB at most, "
+        f"{last - end:.0f} s of CPU"
+    )
+
+
+def command(options: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path, release = Path(folder, "tickets.csv"), Path(folder, "topics.dplda")
+        random = np.random.default_rng(1)
+        with path.open("w") as file:
+            file.write("user,text\n")
+            users = random.integers(0, max(options.tickets // 5, 1), options.tickets)
+            for user, text in zip(users, tickets(options.tickets, options.characters)):
+                file.write(f"customer-{user:09d},{text}\n")
+        of_users = ["--user-column", "user"] if options.users else []
+        jobs = {
+            "fit": [path, *of_users, "--epsilon", "4", "--no-ledger", "--yes"],
+            "transform": [release, path],
+        }
+        outputs = {"fit": release, "transform": Path(folder, "weights.npy")}
+        unit = "users" if options.users else "texts"
+        size = path.stat().st_size / 1e9
+        print(f"{options.tickets:,} tickets, {size:.2f} GB, {unit}:")
+        for job, arguments in jobs.items():
+            code = COMMAND.format(rounds=options.rounds)
+            run = [sys.executable, "-c", code, job, *map(str, arguments)]
+            run += ["--out", str(outputs[job])]
+            process = subprocess.Popen(run, stdout=subprocess.DEVNULL)
+            _, status, found = os.wait4(process.pid, 0)
+            if status:
+                raise SystemExit(f"dplda {job} has failed")
+            most, seconds = used(found)
+            print(f"dplda {job}: {most:.2f} GB at most, {seconds:.0f} s of CPU")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    jobs = {"counts": counts, "one": one, "topics": topics, "memory": memory}
+    jobs = {
+        "counts": counts,
+        "one": one,
+        "topics": topics,
+        "memory": memory,
+        "command": command,
+    }
     parser.add_argument("job", choices=jobs)
     parser.add_argument("--corpora", nargs="+")
     parser.add_argument("--components", nargs="+", type=int, default=[20, 50, 100])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 4.0])
     parser.add_argument("--max-iter", nargs="+", type=int, default=[80, 40])
     parser.add_argument("--tickets", type=int, default=1_000_000)
+    parser.add_argument("--characters", type=int, default=500)
     parser.add_argument("--entries", type=int)
+    parser.add_argument("--users", action="store_true")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import csv
-import io
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
 from dplda.leaf._checks import escaped
-from dplda.leaf._files import PUBLIC, check_writable, write_atomically
+from dplda.leaf._files import PUBLIC, check_writable, write_atomically, written
 from dplda.text._text_files import Texts, TextStream, stream_texts
 
 if TYPE_CHECKING:
+    import numpy as np
     from sklearn.base import BaseEstimator
 
     from dplda import ReleasedModel
 
+TEXTS_AT_ONCE = 1000
 MODEL = "file that dplda fit or save_release wrote"
 USERS = "column that says whose text it is: protects users"
 
@@ -254,7 +257,11 @@ def add_commands(add_parser: AddParser) -> None:
         parser, "--id-column", "column that is copied to the output, such as a number"
     )
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", required=True, help="CSV file to write"
+        "--out",
+        type=Path,
+        metavar="FILE",
+        required=True,
+        help="CSV file to write, or an array of NumPy (.npy)",
     )
 
 
@@ -295,20 +302,49 @@ def _names_in(path: Path) -> dict[int, str]:
 
 
 def _transform(options: argparse.Namespace) -> None:
+    from dplda.leaf._rows import collected  # not for options and --help
+
     check_output(options.out, options.model, options.texts)
+    is_array = options.out.suffix.lower() == ".npy"
+    if is_array and options.id_column is not None:
+        raise ValueError(
+            f"{options.out} holds weights alone, in the order of the texts; leave "
+            "--id-column out, or write a .csv file"
+        )
     model = model_of_texts(options.model)
-    found = texts_of(options, options.texts, options.id_column)  # private
-    weights = model.transform(found.texts)  # private
-    table = [[f"topic_{k}" for k in range(weights.shape[1])]]
-    table += [[f"{weight:.6g}" for weight in row] for row in weights]
-    if found.ids:
-        ids = [options.id_column or "file", *found.ids]
-        table = [[text_id, *row] for text_id, row in zip(ids, table)]
-    file = io.StringIO(newline="")
-    csv.writer(file).writerows(table)
-    write_atomically(options.out, file.getvalue().encode())
+    rows = stream_of(options, options.texts, options.id_column).rows  # private
+
+    def blocks() -> Iterator[tuple[Sequence[str | None], np.ndarray]]:
+        """Ids and topic weights of consecutive texts; private."""
+        while block := list(islice(rows, TEXTS_AT_ONCE)):
+            texts, ids, _ = zip(*block)
+            yield ids, model.transform(texts)
+
+    if is_array:
+        n_rows = len(collected((weights for _, weights in blocks()), options.out))
+    else:
+        n_rows = _write_table(options.out, blocks(), options.id_column or "file")
     say(
-        f"Features: {options.out}, {weights.shape[0]} rows of {weights.shape[1]} topic "
+        f"Features: {options.out}, {n_rows} rows of {len(model.components_)} topic "
         "weights. Epsilon does not cover them, because they are functions of the "
         "texts: keep the file as private as the texts. Only its owner can read it."
     )
+
+
+def _write_table(
+    path: Path, blocks: Iterable[tuple[Sequence[str | None], np.ndarray]], id_name: str
+) -> int:
+    """Write rows of weights, with their ids if there are any; how many they are."""
+    n_rows = 0
+    with written(path) as file:
+        table = csv.writer(codecs.getwriter("utf-8")(file))
+        for ids, weights in blocks:
+            shown = [[f"{weight:.6g}" for weight in row] for row in weights]
+            names = [f"topic_{k}" for k in range(weights.shape[1])]
+            lines = shown if n_rows else [names, *shown]
+            if ids[0] is not None:
+                column = ids if n_rows else [id_name, *ids]
+                lines = [[str(of_text), *row] for of_text, row in zip(column, lines)]
+            table.writerows(lines)
+            n_rows += len(shown)
+    return n_rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
@@ -61,7 +62,7 @@ def private_texts(
                 )
             n_texts += 1
             if users is not None:
-                users.append(user or "")
+                users.append(sys.intern(user or ""))  # one copy for all texts of a user
             for (name, grouping), cell in zip(groups.items(), cells):
                 by[name].append(grouping.group(cell))
             yield text

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from numbers import Integral, Real
 from typing import TypeAlias, cast
@@ -10,6 +11,7 @@ from typing import TypeAlias, cast
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import Matrix, are_shards, check_counts, check_shards
@@ -17,6 +19,7 @@ from dplda.core._fold_in import LARGEST_PRIOR, fold_in
 from dplda.core._perplexity import held_out_log_likelihood
 from dplda.core._private_fit import Described, Interval
 from dplda.leaf._messages import warn_user
+from dplda.leaf._rows import collected
 from dplda.privacy import PrivacyLeakWarning
 
 MAX_COMPONENTS = 2**16  # with 100,000 words, the table takes 52 GB
@@ -96,6 +99,9 @@ class BaseLDA(BaseTopicModel):
         be noise. All are weak if they could not be tested.
     """
 
+    # a file is no metadata that a pipeline routes
+    __metadata_request__transform = {"out": UNUSED}
+
     _parameter_constraints: Constraints = {
         **BaseTopicModel._parameter_constraints,
         "doc_topic_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
@@ -106,19 +112,25 @@ class BaseLDA(BaseTopicModel):
     def doc_topic_prior_(self) -> float:
         return self.doc_topic_prior
 
-    def transform(self, X: Matrix) -> np.ndarray:
+    def transform(
+        self, X: Matrix, out: str | os.PathLike[str] | None = None
+    ) -> np.ndarray:
         """Topic weights of documents, by fold-in.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
             Word counts, or weights on the scale of counts.
+        out : str or path-like, default=None
+            A .npy file for the weights, which is replaced, and which only you can read:
+            for results larger than the memory, such as those of a `CountShards`.
 
         Returns
         -------
         theta : ndarray of shape (n_docs, n_components)
             Topic weights; rows sum to 1. A row depends on that row of `X` and on the
-            model only. An empty document gets equal weights.
+            model only. An empty document gets equal weights. With `out`, a read-only
+            memory map of the file.
 
         Raises
         ------
@@ -133,19 +145,20 @@ class BaseLDA(BaseTopicModel):
         not cover it. This is also true of `fit_transform`.
         """
         check_is_fitted(self)
-        weights = [
-            fold_in(
+        return collected(self._doc_topics(X), out)
+
+    def _doc_topics(self, X: Matrix) -> Iterator[np.ndarray]:
+        """Topic weights of consecutive documents."""
+        for counts in self._read(X):
+            theta = fold_in(
                 counts,
                 self.components_,
                 self.doc_topic_prior_,
                 self.n_jobs,
                 counts.dtype,
             )
-            for counts in self._read(X)
-        ]
-        theta = np.concatenate(weights)
-        theta /= theta.sum(axis=1, keepdims=True)
-        return theta
+            theta /= theta.sum(axis=1, keepdims=True)
+            yield theta
 
     def _read(self, X: Matrix) -> Iterable[sp.csr_array]:
         """The checked counts of new documents, one shard after the other."""

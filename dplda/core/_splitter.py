@@ -233,20 +233,32 @@ def kept_ptr(ptr: NDArray[Any], kept: NDArray[np.bool_]) -> NDArray[np.int64]:
     return before
 
 
-def count_words(
+def count_blocks(
     documents: Iterable[Any], splitter: Splitter, vocabulary: Mapping[str, int]
-) -> tuple[sp.csr_matrix, int]:
-    """Counts of the words of a vocabulary, and the number of all words in the texts."""
-    n_tokens = 0
-    parts = [sp.csr_matrix((0, len(vocabulary)), dtype=np.int64)]
+) -> Iterator[tuple[sp.csr_matrix, int]]:
+    """Counts of the words of a vocabulary in blocks of texts, of which there is one.
+
+    With the number of all words in the texts of a block.
+    """
+    block: list[Any] = []
     for block in in_blocks(documents):
         words, entries = splitter(block)
         counts = np.array([word not in splitter.stop_words for word in words], bool)
         column = np.array([vocabulary.get(word, -1) for word in words], np.int64)
         column[~counts] = -1
-        n_tokens += int(entries.times[counts[entries.number]].sum())
-        parts.append(columns_of(entries, column, len(vocabulary)))
-    return parts[-1] if len(parts) <= 2 else sp.vstack(parts, format="csr"), n_tokens
+        n_tokens = int(entries.times[counts[entries.number]].sum())
+        yield columns_of(entries, column, len(vocabulary)), n_tokens
+    if not block:
+        yield sp.csr_matrix((0, len(vocabulary)), dtype=np.int64), 0
+
+
+def count_words(
+    documents: Iterable[Any], splitter: Splitter, vocabulary: Mapping[str, int]
+) -> tuple[sp.csr_matrix, int]:
+    """Counts of the words of a vocabulary, and the number of all words in the texts."""
+    parts, n_tokens = zip(*count_blocks(documents, splitter, vocabulary))
+    X = parts[0] if len(parts) == 1 else sp.vstack(parts, format="csr")
+    return X, sum(n_tokens)
 
 
 def transformed(vectorizer: CountVectorizer, documents: Iterable[Any]) -> sp.csr_matrix:

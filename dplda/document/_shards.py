@@ -12,7 +12,10 @@ are private. Noise, samples and charges stay with the curator.
 from __future__ import annotations
 
 import math
+import tempfile
 import uuid
+import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -160,17 +163,64 @@ def _these(documents: Documents, units: np.ndarray | None) -> np.ndarray:
     return np.arange(documents.n_units) if units is None else units
 
 
+class Waiting:
+    """Arrays in the file of an engine: where they begin, their types and shapes."""
+
+    def __init__(self, begin: int, arrays: Sequence[np.ndarray]) -> None:
+        self.begin = begin
+        self.forms = [(array.dtype, array.shape) for array in arrays]
+
+
 class InProcess:
-    """An `Engine` that runs each task at once, in this process."""
+    """An `Engine` that runs each task at once, in this process.
+
+    Results that are lists of arrays wait in a file: topic weights and scales of units,
+    which grow with the documents. Private. The file has no name, only this process can
+    read it, and it ends with the process.
+    """
 
     # one task for each shard, so that only one result is in memory
     n_tasks: float = math.inf
 
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+        self._close = weakref.finalize(self, self._file.close)
+        self._free = defaultdict[int, list[int]](list)  # places, by their size
+        self._end = 0
+
     def submit(self, function: Callable[..., object], *arguments: object) -> object:
-        return function(*arguments)
+        given = (
+            self._read(each) if isinstance(each, Waiting) else each
+            for each in arguments
+        )
+        result = function(*given)
+        return self._write(result) if isinstance(result, list) else result
 
     def gather(self, tasks: Iterable[object]) -> Iterable[object]:
         return tasks
+
+    def close(self) -> None:
+        """Forget what waits."""
+        self._close()
+
+    def _write(self, arrays: list[np.ndarray]) -> Waiting:
+        size = sum(array.nbytes for array in arrays)
+        free = self._free[size]
+        begin = free.pop() if free else self._end
+        self._end = max(self._end, begin + size)
+        self._file.seek(begin)
+        for array in arrays:
+            array.tofile(self._file)
+        waiting = Waiting(begin, arrays)
+        weakref.finalize(waiting, free.append, begin)
+        return waiting
+
+    def _read(self, waiting: Waiting) -> list[np.ndarray]:
+        self._file.seek(waiting.begin)
+        return [
+            np.fromfile(self._file, dtype, math.prod(shape)).reshape(shape)
+            for dtype, shape in waiting.forms
+        ]
 
 
 @dataclass
@@ -213,7 +263,7 @@ class ShardedDocuments:
     def _engine_of(self, given: object) -> Engine:
         """The engine of the tasks: this process, a given engine, or a Dask client."""
         if given is None:
-            return InProcess()
+            return self._ending.enter_context(closing(InProcess()))
         if isinstance(given, Engine):
             return given
         if isinstance(given, Client):

@@ -69,6 +69,23 @@ def write_atomically(
 
 
 @contextmanager
+def written(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A file to write to, which takes its place when the block has ended well.
+
+    As `write_atomically`, for content that memory does not hold. Only the owner can
+    read it.
+    """
+    path = Path(path)
+    with _drafted(path, b"") as draft:
+        with draft.open("r+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+        _sync_folder(path.absolute().parent)
+
+
+@contextmanager
 def reserved(path: str | os.PathLike[str], size: int = 1) -> Iterator[None]:
     """Reserve `size` bytes on disk for a file before its content costs privacy.
 

@@ -59,7 +59,8 @@ def number_users(user_ids: ArrayLike | None, n_docs: int) -> np.ndarray | None:
     """
     if user_ids is None:
         return None
-    ids = as_objects(user_ids, "user_ids")
+    is_whole = type(user_ids) is np.ndarray and user_ids.dtype.kind in "iu"
+    ids = np.asarray(user_ids) if is_whole else as_objects(user_ids, "user_ids")
     if ids.ndim != 1:
         raise ValueError(
             "user_ids must be one-dimensional, with one id for each row of X, got "
@@ -71,6 +72,9 @@ def number_users(user_ids: ArrayLike | None, n_docs: int) -> np.ndarray | None:
             f"user_ids must have one id for each row of X, got {found} ids than rows; "
             "select rows of both alike"
         )
+    if is_whole:  # they look different, and as objects they would take much memory
+        _, first, place = np.unique(ids, return_index=True, return_inverse=True)
+        return np.argsort(np.argsort(first))[place]
     if len(ids) and all(isinstance(i, UUID) for i in ids):
         ids = np.array([str(i) for i in ids], dtype=object)
     kinds = {type(i) for i in ids}

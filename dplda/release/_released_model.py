@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
@@ -21,8 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 from dplda._version import __version__
 from dplda.core._base import BaseLDA, BaseTopicModel
 from dplda.core._corpus import are_shards, sparse_columns
-from dplda.core._splitter import transformed
-from dplda.core._texts import texts_in
+from dplda.core._splitter import in_blocks, transformed
+from dplda.core._texts import each_text, texts_in
 from dplda.privacy import Guarantee
 from dplda.release._container import pack, save
 from dplda.release._counts import TopicCounts, digest_of
@@ -137,6 +137,19 @@ class ReleasedModel(BaseLDA):
 
     def _read(self, X: object) -> Iterable[sp.csr_array]:
         return super()._read(self._counts(X))
+
+    def _doc_topics(self, X: Any) -> Iterator[np.ndarray]:
+        texts = None
+        if self.vectorizer_ is not None:
+            texts = each_text("X", X) if isinstance(X, Iterator) else texts_in(X)
+        if texts is None:
+            yield from super()._doc_topics(X)
+            return
+        block: list[str] = []
+        for block in in_blocks(texts):
+            yield from super()._doc_topics(block)
+        if not block:  # which is an error
+            yield from super()._doc_topics(block)
 
     def _counts(self, X: object) -> object:
         """Counts of texts and of tables whose columns are words; the rest as it is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from numbers import Integral
@@ -16,6 +16,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, clone
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import check_random_state
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import are_shards, warn_of_coverage
@@ -32,7 +33,7 @@ from dplda.core._private_fit import (
     warn_if_seeded,
 )
 from dplda.core._signal import MEANING, NOT_TESTED, is_tested
-from dplda.core._splitter import Splitter, forms_of, transformed
+from dplda.core._splitter import Splitter, count_blocks, forms_of, transformed
 from dplda.core._texts import each_text
 from dplda.core._words import counter_of, language_of, letters, rule_of
 from dplda.datasets import CountShards
@@ -45,6 +46,7 @@ from dplda.document._sublda import SubLDA
 from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import HasMethods, StrOptions, _fit_context
 from dplda.leaf._messages import Progress, named, warn_user
+from dplda.leaf._rows import collected
 from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
 from dplda.privacy import Guarantee, NonPrivate, split_epsilon
 from dplda.privacy._sums import ALONE
@@ -159,6 +161,9 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     >>> model.transform(texts[:3]).shape, round(model.epsilon_, 1)
     ((3, 10), 4.0)
     """
+
+    # a file is no metadata, either
+    __metadata_request__transform = {"raw_documents": UNUSED, "out": UNUSED}
 
     _promise = Promise(
         unit="document",  # or "user", if `fit` gets `user_ids`
@@ -390,22 +395,52 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                     topics, X, places, user_ids, charge, seed
                 )  # public
 
-    def transform(self, raw_documents: Iterable[str]) -> np.ndarray:
+    def fit_transform(
+        self, raw_documents: Iterable[str], y: Any = None, **fit_params: Any
+    ) -> np.ndarray:
+        if isinstance(raw_documents, Iterator):
+            raise ValueError(
+                "fit_transform reads raw_documents twice, and got an iterator "
+                f"({type(raw_documents).__name__}), which is empty after once; call "
+                "fit, and then transform with a new iterator, or pass a list"
+            )
+        return super().fit_transform(raw_documents, y, **fit_params)
+
+    def transform(
+        self, raw_documents: Iterable[str], out: str | os.PathLike[str] | None = None
+    ) -> np.ndarray:
         """Shares of the topics in texts.
 
         Parameters
         ----------
         raw_documents : iterable of str
-            Texts.
+            Texts, which are read once, and not kept.
+        out : str or path-like, default=None
+            A .npy file for the result, which is replaced, and which only you can read:
+            for results larger than the memory.
 
         Returns
         -------
         doc_topic : ndarray of shape (n_docs, n_components)
             Rows sum to one. Each is a function of its own text, and as private as the
-            text.
+            text. With `out`, a read-only memory map of the file.
         """
         check_is_fitted(self, "components_")
-        return self.model_.transform(self._counts(raw_documents))
+        return collected(self._doc_topics(raw_documents), out)
+
+    def _doc_topics(self, raw_documents: Iterable[str]) -> Iterator[np.ndarray]:
+        """Shares of the topics in blocks of texts; private."""
+        words = self.vectorizer_
+        is_given = isinstance(words, CountVectorizer)
+        splitter = splitter_of(words) if is_given else words._splitter
+        known, n_tokens = [], 0
+        texts = column_of(raw_documents)
+        for X, n_words in count_blocks(texts, splitter, words.vocabulary_):
+            known.append(np.asarray(X.sum(axis=1)).ravel())
+            n_tokens += n_words
+            yield self.model_.transform(X)
+        if not is_given:
+            warn_of_coverage(np.concatenate(known), n_tokens)
 
     def score(self, raw_documents: Iterable[str], y: Any = None) -> float:
         """Approximate log-likelihood of texts, as the topic model states it.
