@@ -34,7 +34,7 @@ TEXTS = 300
 
 def equal_weights(self, step) -> float:
     """The share of a round if all rounds weigh the same."""
-    return 1 / step.n
+    return 1 / step.n_in_average
 
 
 def in_sample(features, rows, precision, penalty):

@@ -406,7 +406,7 @@ def call(port: int, files, known: bytes, size: int, n_held: int) -> None:
     """Give one message, after calls whose bodies do not end."""
     certificate, key = files
     tls = tls_context(ssl.PROTOCOL_TLS_CLIENT, certificate, key, [known])
-    line = Line(f"localhost:{port}", size + 1, tls)
+    line = Line(f"localhost:{port}", size + 1, tls, timeout=600.0)
     head = f"PUT /{SETUP} HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n"
     head += f"{PROCESS}: {line._process}\r\n\r\n"
     held = []

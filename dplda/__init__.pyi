@@ -23,6 +23,7 @@ from .release._release import load_release as load_release
 from .release._release import save_release as save_release
 from .release._released_model import ReleasedModel as ReleasedModel
 from .text._count_vectorizer import PrivateCountVectorizer as PrivateCountVectorizer
+from .text._more_words import add_words as add_words
 from .text._topic_model import PrivateTopicModel as PrivateTopicModel
 from .word._hdplda import HDPLDA as HDPLDA
 

@@ -287,7 +287,7 @@ def test_rows_that_are_too_long_are_clipped():
     total, _ = release_sum(
         lambda: rows,
         name="sum",
-        step="sum",
+        label="sum",
         norm=2.0,
         epsilon=math.inf,
         delta=1e-6,

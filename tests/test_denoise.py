@@ -83,6 +83,21 @@ def test_estimate_is_the_same_for_any_set_and_number_of_threads(
         np.testing.assert_array_equal(result, results[0])
 
 
+@pytest.mark.parametrize("n_rows", [1, 4, 6])
+@pytest.mark.parametrize("n_inner", [1, 30])
+@pytest.mark.parametrize("n_columns", [1, 2, 7, 8, 9, 16, 37])
+def test_sums_of_products_run_in_order(n_rows, n_inner, n_columns, instruction_set):
+    random = np.random.default_rng(n_columns)
+    left = random.normal(size=(n_rows, n_inner))
+    right = random.normal(size=(n_inner, n_columns))
+    expected = twins.product(left, right)
+    turned = np.ascontiguousarray(left.T).T
+    for matrix in (left, turned, np.repeat(left, 3, axis=1)[:, ::3]):
+        out = np.full((n_rows, n_columns), np.nan)
+        _denoise.products(matrix, right, out)
+        assert_array_equal(out, expected)
+
+
 @pytest.mark.parametrize("scale", [0.01, 3.0, 3000.0])
 def test_the_estimate_is_the_posterior_mean_of_the_mixture(scale, instruction_set):
     """Within a fiftieth of the noise: between the nodes of a table of means."""
@@ -126,7 +141,7 @@ def test_a_round_enters_the_average(shape, instruction_set):
             known,
             noisy.copy(),
             step,
-            unit=1e-9,
+            granularity=1e-9,
             share=0.3,
             is_centered=not exact,
             n_jobs=n_jobs,

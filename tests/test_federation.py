@@ -97,8 +97,11 @@ async def listening(keys, *names, max_bytes=1000, timeout=SECONDS, port=0):
         task.cancel()
 
 
-def line_of(keys, name, address, *authority, max_bytes=1000, **timeouts):
-    return Line(address, max_bytes, client_side(keys, name, *authority), **timeouts)
+def line_of(
+    keys, name, address, *authority, max_bytes=1000, timeout=SECONDS, **timeouts
+):
+    tls = client_side(keys, name, *authority)
+    return Line(address, max_bytes, tls, timeout=timeout, **timeouts)
 
 
 def put(keys, name, address, number, message, line=None):
@@ -203,7 +206,7 @@ async def test_a_party_that_is_started_again_in_the_setup_ends_it_at_once(
 async def test_a_coordinator_ends_as_soon_as_all_know_why(keys, monkeypatch):
     """Also those who are between two calls at that moment; it waits for no others."""
     monkeypatch.setattr(_coordinator, "WAIT_SECONDS", 0.05)
-    monkeypatch.setattr(_coordinator, "END_SECONDS", SECONDS)
+    monkeypatch.setattr(_coordinator, "GRACE_SECONDS", SECONDS)
     async with listening(keys, "north", "south", "stranger") as (adder, address):
         north, south, lost = (
             line_of(keys, name, address) for name in ("north", "south", "stranger")

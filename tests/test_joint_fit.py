@@ -89,8 +89,8 @@ def party_of(keys, plan, documents, name, **own):
 class KnownLine(Line):
     """A line that tells where it leads."""
 
-    def __init__(self, address, *rest):
-        super().__init__(address, *rest)
+    def __init__(self, address, *rest, **options):
+        super().__init__(address, *rest, **options)
         self.address = address
 
 
@@ -108,7 +108,7 @@ async def fit(
 
     def run(name, party):
         tls = client_side(keys, name)
-        line = KnownLine(f"127.0.0.1:{port}", plan.max_bytes, tls)
+        line = KnownLine(f"127.0.0.1:{port}", plan.max_bytes, tls, timeout=SECONDS)
         line.exchange = (changed or {}).get(name, lambda exchange: exchange)(
             line.exchange
         )
@@ -296,6 +296,7 @@ async def test_a_party_that_comes_back_as_a_new_process_is_not_in_the_fit(
                     exchange.__self__.address,
                     plan.max_bytes,
                     client_side(keys, "north"),
+                    timeout=SECONDS,
                 )
                 with pytest.raises(ConnectionError, match="goes on without this party"):
                     again.fit(line)

@@ -124,7 +124,7 @@ def test_attributes_say_how_well_the_texts_match(train, good, bad):
 VECTORS = np.cos(np.outer(np.arange(N_WORDS), np.arange(1, 9)))
 ASSUMED = {
     "prior_components": "prior_components is public and was not made of the private "
-    "documents, or only of releases that are charged besides",
+    "documents, or only of releases that are charged in addition",
     "word_vectors": "word_vectors is public, and was not made of the private documents",
 }
 

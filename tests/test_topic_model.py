@@ -291,7 +291,7 @@ def test_copies_of_texts_are_told_to_the_owner_before_the_charge(vocabulary):
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error", PrivateDataWarning)
-        with pytest.raises(PrivateDataWarning, match=r"^72 texts repeat another one"):
+        with pytest.raises(PrivateDataWarning, match=r"^72 texts are duplicates"):
             model.fit(texts)
         assert ledger.epsilon_spent == 0
         model.fit(texts, user_ids=np.arange(80) % 8)
@@ -423,7 +423,7 @@ def test_form_letters_are_told_to_the_owner_before_the_charge():
     model = small(ledger=ledger)
     with warnings.catch_warnings():
         warnings.simplefilter("error", PrivateDataWarning)
-        with pytest.raises(PrivateDataWarning, match=r"^89 texts .* but for digits"):
+        with pytest.raises(PrivateDataWarning, match=r"^89 texts .* only in digits"):
             model.fit([*TEXTS, *letters])
     assert ledger.epsilon_spent == 0
 

@@ -144,7 +144,7 @@ def repeats():
 def test_without_a_shown_topic_a_fit_is_its_word_totals(repeats):
     X, _ = repeats
     model = SubLDA(3, epsilon=8.0, max_iter=10, random_state=0)
-    with pytest.warns(LowSignalWarning, match="the private word totals are in"):
+    with pytest.warns(LowSignalWarning, match="is replaced by the private word totals"):
         model.fit(X)
     assert model.weak_topics_.all()
     assert "topics: none is shown" in str(model.privacy_)
@@ -158,9 +158,9 @@ def test_without_a_shown_topic_a_fit_is_its_word_totals(repeats):
 def test_without_a_shown_topic_a_fit_with_vectors_is_their_clusters(repeats):
     X, vectors = repeats
     model = SubLDA(3, epsilon=8.0, max_iter=10, random_state=0, word_vectors=vectors)
-    with pytest.warns(LowSignalWarning, match="3 of 3 are not shown: public clusters"):
+    with pytest.warns(LowSignalWarning, match="3 of 3 are not shown, and are replaced"):
         model.fit(X)
-    assert "topics: 3 of 3 are not shown: public clusters" in str(model.privacy_)
+    assert "topics: 3 of 3 are not shown, and are replaced" in str(model.privacy_)
     assert model.weak_topics_.all()
     of_words = model.components_.argmax(axis=0).reshape(3, 20)
     assert (of_words == of_words[:, :1]).all()
@@ -188,7 +188,7 @@ def test_clusters_take_the_place_of_the_topics_that_are_not_shown():
     weak = model.weak_topics_
     n_weak = np.count_nonzero(weak)
     assert 0 < n_weak < 12
-    assert f"{n_weak} of 12 are not shown: public clusters" in str(model.privacy_)
+    assert f"{n_weak} of 12 are not shown, and are replaced" in str(model.privacy_)
     p = model.components_[weak] / model.components_[weak].sum(axis=0)
     known = vectors.any(axis=1)
     unit = vectors[known] / np.linalg.norm(vectors[known], axis=1, keepdims=True)

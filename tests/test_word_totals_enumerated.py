@@ -15,7 +15,11 @@ from dplda.document._contributions import (
     release_totals_again,
     release_word_totals,
 )
-from dplda.document._document_budget import COUNTS, TOTALS, document_budget
+from dplda.document._document_budget import (
+    WORD_TOPIC_COUNTS,
+    WORD_TOTALS,
+    document_budget,
+)
 from dplda.document._noisy_table import finish, with_clusters
 from dplda.document._rules import Rules
 from dplda.document._word_totals import WordTotals
@@ -42,7 +46,7 @@ def frequencies_alone(X, epsilon, seed):
     """The word totals on which the whole budget is spent."""
     mu = gaussian_mu(epsilon, DELTA)
     steps = [DiscreteGaussian.for_noise_multiplier(2**0.5 / mu)] * 2
-    events = [(TOTALS, step.event) for step in steps]
+    events = [(WORD_TOTALS, step.event) for step in steps]
     streams = Streams.from_random_state(seed)
     with Charge(events, label="test", unit="document") as charge:
         charge.begin()
@@ -72,11 +76,13 @@ def test_the_mean_of_releases_is_weighted_by_precision():
 @pytest.mark.parametrize("share", [0.0, 0.18, 0.5, 0.83, 0.999])
 def test_rounds_of_totals_are_spread_and_never_the_first(share):
     rounds = schedule(share_for_totals=share)
-    assert [step.t for step in rounds if step.for_test] == [79, 80]
+    assert [step.number for step in rounds if step.for_test] == [79, 80]
     kinds = [step.for_totals for step in rounds[:78]]
     assert not kinds[0]
     assert sum(kinds) == int(78 * share)
-    assert rounds[77].n == rounds[-1].n == rounds[-1].n_last == 78 - sum(kinds)
+    last = rounds[-1]
+    assert rounds[77].n_in_average == last.n_in_average == 78 - sum(kinds)
+    assert last.n_in_last_average == 78 - sum(kinds)
     assert {step.norm for step in rounds if step.for_totals} <= {6.0}
     gaps = np.diff(np.flatnonzero(kinds))
     assert len(gaps) == 0 or gaps.max() - gaps.min() <= 1
@@ -102,7 +108,7 @@ class Watched(Curator):
 def again(X, ratio, seed, users=None):
     """A round of totals: private sum, units, what it returns and the mechanism."""
     mechanism = DiscreteGaussian.for_noise_multiplier(3.0)
-    events = [(COUNTS, sampled(mechanism.event, ratio))]
+    events = [(WORD_TOPIC_COUNTS, sampled(mechanism.event, ratio))]
     streams = Streams.from_random_state(seed)
     documents, weight = (
         Documents.from_counts(X, 3, 1, users),
@@ -195,7 +201,9 @@ def test_signal_to_noise_is_its_formula(corpus, epsilon):
     noise, weights = [], []
     for step in schedule(10, share_for_totals=table.share_for_totals):
         if not (step.for_totals or step.for_test):
-            noise.append(step.norm * model.privacy_.events[1 + step.t].noise_multiplier)
+            noise.append(
+                step.norm * model.privacy_.events[1 + step.number].noise_multiplier
+            )
             weights.append(len(weights) + 1.0)
     weights = np.square(weights) / np.square(weights).sum()
     of_average = math.sqrt((weights**2 * np.square(noise)).sum())

@@ -404,6 +404,14 @@ def learned(noisy, table, kept, added, of_table, centered, average):
     return result
 
 
+def product(left, right):
+    """left @ right; each sum runs from the first element to the last."""
+    out = np.zeros((len(left), right.shape[1]))
+    for column, row in zip(left.T, right):
+        out = out + column[:, None] * row
+    return out
+
+
 def shares_of_rows(table, factor=None):
     """Rows times a factor of each topic, or over their sums."""
     if factor is not None:

@@ -6,9 +6,13 @@ chooses words with privacy, and counts them.
 
 ``... one [--repeats 3]`` prints milliseconds of `transform` for one text, warm.
 
-``... topics [--corpora bbc4 glosses] [--components 20 50] [--epsilons 1 4]`` prints CPU
-seconds of whole jobs: `PrivateTopicModel.fit` and `save`, and CountVectorizer with 80
-sweeps of tomotopy over as many words.
+``... topics [--corpora bbc4 glosses tickets] [--tickets 20000] [--components 20 50 100]
+[--epsilons 1 4] [--max-iter 80 40]`` prints CPU seconds of whole jobs:
+`PrivateTopicModel.fit` and `save`, with so many rounds, and CountVectorizer with 80
+sweeps of tomotopy over as many words. The columns of its table are seconds of each
+part; LeNLP's counts are in the place of CountVectorizer's in the last one. It also
+prints tokens an entry, and how many rounds release topics and word totals, and test
+topics.
 
 ``... memory --tickets 400000 [--entries N]`` prints the largest memory of the process
 before and after a fit to tickets of 500 characters, which a generator gives. `N` is the
@@ -33,9 +37,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from measuring import conditions, cpu_seconds, markdown
 from opponents import NotInstalled, Tomotopy, imported
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -43,6 +48,7 @@ from corpora import bbc_texts
 
 from dplda import PrivateCountVectorizer, PrivateTopicModel, SubLDA
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
+from dplda.document._rules import Rules
 from dplda.text import _counted
 
 LETTERS = r"(?u)\b[^\W\d_]{3,}\b"  # words of PrivateTopicModel
@@ -99,11 +105,21 @@ def turns(rows: dict[str, Callable[[], object]], repeats: int) -> dict[str, Any]
     return times
 
 
+def with_lenlp(texts: list[str], n_words: int | None = None) -> sp.csr_matrix:
+    """Counts by its own rule of words, which takes no pattern."""
+    imported("lenlp")
+    from lenlp.sparse import CountVectorizer as Vectorizer
+
+    X = sp.csr_matrix(Vectorizer(stop_words=[*ENGLISH_STOP_WORDS]).fit_transform(texts))
+    return X[:, np.argsort(-np.asarray(X.sum(axis=0)).ravel())[:n_words]]
+
+
 def counting(texts: list[str]) -> dict[str, Callable[[], object]]:
     theirs = CountVectorizer(token_pattern=LETTERS)
     return {
         "dplda, whole choice of words": lambda: our_words().fit_transform(texts),
         "scikit-learn CountVectorizer": lambda: theirs.fit_transform(texts),
+        "LeNLP CountVectorizer": lambda: with_lenlp(texts),
         "gensim simple_preprocess, doc2bow": lambda: with_gensim(texts),
     }
 
@@ -150,53 +166,92 @@ def one(options: argparse.Namespace) -> None:
     print(markdown(["", "ms, best (median)"], table))
 
 
-def with_tomotopy(texts: list[str], n_components: int, path: Path) -> None:
+def with_sklearn(texts: list[str]) -> sp.csr_matrix:
     vectorizer = CountVectorizer(
         token_pattern=LETTERS, stop_words="english", max_features=N_WORDS
     )
-    peer = Tomotopy(vectorizer.fit_transform(texts), n_components, 0, 1)
+    return vectorizer.fit_transform(texts)
+
+
+def with_tomotopy(X: sp.csr_matrix, n_components: int, path: Path) -> None:
+    peer = Tomotopy(X, n_components, 0, 1)
     for _ in range(SWEEPS):
         peer.step()
-    words = vectorizer.get_feature_names_out()
-    np.savez(path, components=peer.components(), words=words.astype(str))
+    np.savez(path, components=peer.components())
 
 
-def with_dplda(texts: list[str], n_components: int, epsilon: float, path: Path) -> None:
+def with_dplda(
+    texts: list[str], n_components: int, epsilon: float, path: Path, max_iter: int = 80
+) -> PrivateTopicModel:
     model = PrivateTopicModel(
         n_components, epsilon=epsilon, max_features=N_WORDS, n_jobs=1, random_state=0
     )
+    model.set_params(model=SubLDA(max_iter=max_iter))
     model.fit(texts).save(path)
+    return model
 
 
-def jobs_of(
-    texts: list[str], n_components: int, epsilons: list[float], folder: Path
-) -> dict[str, Callable[[], object]]:
-    path = folder / "ours.dplda"
-    ours = {
-        f"{epsilon:g}": partial(with_dplda, texts, n_components, epsilon, path)
-        for epsilon in epsilons
-    }
-    theirs = partial(with_tomotopy, texts, n_components, folder / "theirs.npz")
-    return {**ours, "tomotopy": theirs}
+def rounds_of(model: PrivateTopicModel) -> str:
+    """Numbers of rounds that released topics, word totals, and tests."""
+    topics = model.model_
+    budget = topics._budget()
+    steps = budget.schedule(
+        0,
+        topics.n_iter_,
+        share_for_totals=topics._released.share_for_totals,
+        powers=Rules.powers,
+    )
+    n_totals = sum(step.for_totals for step in steps)
+    n_tests = sum(step.for_test for step in steps)
+    return f"{len(steps) - n_totals - n_tests} + {n_totals} + {n_tests}"
 
 
 def topics(options: argparse.Namespace) -> None:
-    table = []
-    folder = Path(tempfile.mkdtemp())
-    for name in options.corpora or ["bbc4", "glosses"]:
+    path = Path(tempfile.mkdtemp()) / "topics"
+    head = ["Corpus", "K", "epsilon", "Rounds: topics + totals + tests", "dplda, s"]
+    head += ["CountVectorizer, s", "80 sweeps, s", "times as fast", "LeNLP, s"]
+    with_dplda(corpus("tiny", 300), 5, 1.0, path, 4)  # loads what a fit needs
+    corpora: list[str] = []
+    print(markdown([*head, "times as fast with LeNLP"], []), flush=True)
+    for name in options.corpora or ["bbc4", "glosses", "tickets"]:
         texts = corpus(name, options.tickets)
+        X = with_sklearn(texts)
+        corpora.append(
+            f"{name}: {X.shape[0]:,} texts, {sum(map(len, texts)) / 1e6:.0f} MB, "
+            f"{X.nnz / X.shape[0]:.0f} words of {X.shape[1]:,} in a text, "
+            f"{X.sum() / X.nnz:.2f} tokens an entry"
+        )
         for k in options.components:
-            found = turns(jobs_of(texts, k, options.epsilons, folder), options.repeats)
-            theirs = found.pop("tomotopy")
-            told = theirs if isinstance(theirs, str) else f"{np.median(theirs):.1f}"
-            for epsilon, ours in found.items():
-                ratio = "-"
-                if not isinstance(theirs, str):
-                    ratio = f"{np.median(np.divide(theirs, ours)):.2f}"
-                seconds = f"{np.median(ours):.1f}"
-                table.append((name, f"{k}", epsilon, seconds, told, ratio))
-    head = ["Corpus", "K", "epsilon", "dplda, s", "CountVectorizer + tomotopy, s"]
-    print(markdown([*head, "times as fast"], table))
+            fitted: dict[tuple[float, int], PrivateTopicModel] = {}
+
+            def ours(epsilon: float, max_iter: int, texts=texts, k=k, of=fitted):
+                of[epsilon, max_iter] = with_dplda(texts, k, epsilon, path, max_iter)
+
+            jobs = {
+                (epsilon, n): partial(ours, epsilon, n)
+                for epsilon in options.epsilons
+                for n in options.max_iter
+            }
+            parts: dict[Any, Callable[[], object]] = {
+                "sklearn": partial(with_sklearn, texts),
+                "lenlp": partial(with_lenlp, texts, N_WORDS),
+                "sweeps": partial(with_tomotopy, X, k, path.with_suffix(".npz")),
+            }
+            found = turns({**jobs, **parts}, options.repeats)
+            # a peer that is not installed takes no time that is known
+            median = {
+                part: np.nan if isinstance(times, str) else float(np.median(times))
+                for part, times in found.items()
+            }
+            sklearn, lenlp, sweeps = (median[part] for part in parts)
+            for job, model in fitted.items():
+                seconds = median[job]
+                row = [name, f"{k}", f"{job[0]:g}", rounds_of(model), f"{seconds:.1f}"]
+                row += [f"{sklearn:.1f}", f"{sweeps:.1f}"]
+                row += [f"{(sklearn + sweeps) / seconds:.2f}"]
+                row += [f"{lenlp:.1f}", f"{(lenlp + sweeps) / seconds:.2f}"]
+                print("| " + " | ".join(row) + " |", flush=True)
+    print("\n" + "\n".join(corpora))
 
 
 def memory(options: argparse.Namespace) -> None:
@@ -220,8 +275,9 @@ def main() -> None:
     jobs = {"counts": counts, "one": one, "topics": topics, "memory": memory}
     parser.add_argument("job", choices=jobs)
     parser.add_argument("--corpora", nargs="+")
-    parser.add_argument("--components", nargs="+", type=int, default=[20, 50])
+    parser.add_argument("--components", nargs="+", type=int, default=[20, 50, 100])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 4.0])
+    parser.add_argument("--max-iter", nargs="+", type=int, default=[80, 40])
     parser.add_argument("--tickets", type=int, default=1_000_000)
     parser.add_argument("--entries", type=int)
     parser.add_argument("--rounds", type=int, default=4)
@@ -230,7 +286,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     with threadpool_limits(1):
         jobs[options.job](options)
-    packages = ["scikit-learn", "gensim", "tomotopy"]
+    packages = ["scikit-learn", "gensim", "lenlp", "tomotopy"]
     print("\n" + conditions(packages, 1, ""))
 
 

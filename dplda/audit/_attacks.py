@@ -229,7 +229,9 @@ def _attack_on_documents(unit: str, relation: str, n_each: int = 1) -> Attack:
 DOCUMENT = _attack_on_documents("document", "a document is there or not")
 # All documents of a canary have the same word. If documents were clipped one by one, a
 # canary would move the sums three times as far as it may.
-USER = _attack_on_documents("user", "a user with eight documents is there or not", 8)
+USER = _attack_on_documents(
+    "user", "a user with eight documents is there or not", n_each=8
+)
 
 
 # the word of a one-token document is one or another

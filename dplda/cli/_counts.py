@@ -13,7 +13,9 @@ from dplda.cli._options import (
     USERS,
     AddParser,
     add_texts,
+    add_verbose,
     check_output,
+    is_shown,
     kept,
     model_of_texts,
     say,
@@ -22,6 +24,7 @@ from dplda.cli._options import (
 from dplda.cli._private_texts import private_texts
 from dplda.leaf._checks import check_number
 from dplda.leaf._files import reserved
+from dplda.leaf._messages import Progress, named
 
 
 def add_commands(add_parser: AddParser) -> None:
@@ -49,6 +52,7 @@ def add_commands(add_parser: AddParser) -> None:
         help="new file of the counts, which may be published (default: %(default)s)",
     )
     add_ledger(parser)
+    add_verbose(parser)
 
 
 def _counts(options: argparse.Namespace) -> None:
@@ -60,10 +64,11 @@ def _counts(options: argparse.Namespace) -> None:
         options.parser.error("give --by and --levels, or --by-month and --periods")
     model = model_of_texts(options.model)
     private = private_texts(options, groups)  # private
+    progress = Progress("dplda counts", is_shown(options))
     with reserved(options.out, 2**20):
         table = dplda.private_topic_counts(
             model,
-            private.texts,
+            progress.during(private.texts, named("reading texts")),
             epsilon=options.epsilon,
             delta=options.delta,
             user_ids=private.users,

@@ -32,7 +32,9 @@ from dplda.cli._options import (
     USERS,
     AddParser,
     add_texts,
+    add_verbose,
     check_output,
+    is_shown,
     kept,
     save_words,
     say,
@@ -104,6 +106,7 @@ def add_commands(add_parser: AddParser) -> None:
         help="public texts of the same kind: better topics, at no cost",
     )
     add_ledger(parser)
+    add_verbose(parser)
     parser = add_parser(
         "plan",
         help="say what to expect of a fit, before any data are read",
@@ -229,7 +232,7 @@ def _fit(options: argparse.Namespace) -> int:
         public_texts=public or None,
         expected_n_docs=options.n_docs,
         n_jobs=-1,
-        verbose=1,
+        verbose=int(is_shown(options)),
     )
     try:  # a wrong option or file is an error before anything is charged
         model._steps()

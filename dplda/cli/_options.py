@@ -159,6 +159,20 @@ def model_of_texts(path: Path) -> ReleasedModel:
     return model
 
 
+def add_verbose(parser: argparse.ArgumentParser) -> None:
+    """Add the option that shows progress."""
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="show progress even if the standard error is no terminal",
+    )
+
+
+def is_shown(options: argparse.Namespace) -> bool:
+    """Whether the standard error shows progress: on a terminal, or if it is asked."""
+    return options.verbose or (sys.stderr is not None and sys.stderr.isatty())
+
+
 def say(text: str) -> None:
     """Print a paragraph. Names of files in it cannot move a cursor."""
     print(textwrap.fill(escaped(" ".join(text.split())), 96))

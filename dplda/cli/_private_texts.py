@@ -11,6 +11,7 @@ import dplda  # loads a name at its first use: options and --help need nothing o
 from dplda.cli._groups import Grouping
 from dplda.cli._options import say, stream_of
 from dplda.leaf._messages import warn_user
+from dplda.text._text_files import Estimated
 
 # how programs write a missing id, in capitals
 MISSING = {"NA", "N/A", "NAN", "NULL", "NONE"}
@@ -41,8 +42,8 @@ def private_texts(
     by: dict[str, list[str]] = {name: [] for name in groups}
     told: list[str] = []
     columns = [grouping.column for grouping in groups.values()]
-    rows = stream_of(options, options.texts, options.id_column, columns).rows
-    first = next(rows)
+    stream = stream_of(options, options.texts, options.id_column, columns)
+    first = next(stream.rows)
     if users is None:
         say(
             "Each text is protected by itself. Persons with several texts are "
@@ -51,7 +52,7 @@ def private_texts(
 
     def texts() -> Iterator[str]:
         n_texts = 0
-        for text, user, cells in chain([first], rows):
+        for text, user, cells in chain([first], stream.rows):
             if text in public:
                 raise ValueError(
                     f"texts of --public-texts {options.public_texts} are among the "
@@ -70,7 +71,8 @@ def private_texts(
             _warn_of_missing(users)
         told.append(f"Read: {n_texts} texts{n_users}. These numbers are private.")
 
-    return PrivateTexts(texts(), users, by, told)
+    read = Estimated(texts(), stream.share_read)
+    return PrivateTexts(read, users, by, told)
 
 
 def _warn_of_missing(users: list[str]) -> None:

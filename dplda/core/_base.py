@@ -19,17 +19,17 @@ from dplda.core._private_fit import Described, Interval
 from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivacyLeakWarning
 
-MAX_COMPONENTS = 2**16  # a table of 100,000 words has 52 GB then
-MAX_ITER = 10**6  # a plan lists all rounds before the first one
-# The constraints of the parameters, in scikit-learn's form.
+MAX_COMPONENTS = 2**16  # with 100,000 words, the table takes 52 GB
+MAX_ITER = 10**6  # a plan lists all rounds before round 1
+# Constraints of parameters, as scikit-learn checks them.
 Constraints: TypeAlias = Mapping[str, Sequence[object]]
 
 
 class BaseTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Described):
-    """Parameter checks and tags; this class reads public attributes only.
+    """Parameter checks and tags of all topic models.
 
-    Training is not here: each estimator's file has its private and public steps in
-    order, where an auditor looks for them.
+    It reads public attributes only. The file of each estimator has its private and
+    public lines in order, where an auditor looks for them.
 
     Parameters
     ----------
@@ -85,15 +85,15 @@ class BaseLDA(BaseTopicModel):
     components_ : ndarray of shape (n_components, n_features_in_)
         Released pseudo-counts of words in topics; not normalized.
     doc_topic_prior_ : float
-        Dirichlet parameter of the topics of transformed or scored documents.
+        Dirichlet parameter of the topics of documents that are transformed or scored.
     topic_evidence_ : ndarray of shape (n_components,)
-        How clearly one half of a document's words confirms what the topic predicts for
-        the other half, as a z-score. For a topic whose words do not belong together, it
-        is at most standard normal. NaN for all if the topics could not be tested: with
-        fewer than 8 rounds, or with one topic.
+        z-score of each topic: how clearly one half of a document's words confirms what
+        the topic predicts for the other half. If the words of a topic do not belong
+        together, its z-score is at most standard normal. All are NaN if the topics
+        could not be tested: with fewer than 8 rounds, or with one topic.
     weak_topics_ : ndarray of shape (n_components,), bool
-        Topics that are not shown to be more than noise. At most one in ten of the other
-        topics is expected to be noise. All are weak if they could not be tested.
+        Topics that may be noise. Of the other topics, at most one in ten is expected to
+        be noise. All are weak if they could not be tested.
     """
 
     _parameter_constraints: Constraints = {
@@ -129,8 +129,8 @@ class BaseLDA(BaseTopicModel):
         Notes
         -----
         **Privacy.** The model protects the documents that it was trained on. A row of
-        the result is private: it depends on that row's words, and `epsilon_` does not
-        cover it. The same holds for `fit_transform`.
+        the result is private: it depends on the words of that row, and `epsilon_` does
+        not cover it. This is also true of `fit_transform`.
         """
         check_is_fitted(self)
         weights = [
@@ -148,7 +148,7 @@ class BaseLDA(BaseTopicModel):
         return theta
 
     def _read(self, X: Matrix) -> Iterable[sp.csr_array]:
-        """The checked counts of new documents, shard after shard."""
+        """The checked counts of new documents, one shard after the other."""
         if are_shards(X):
             check_shards(self, X, reset=False)
             return cast(Iterable[sp.csr_array], X)
@@ -188,8 +188,8 @@ class BaseLDA(BaseTopicModel):
             Word counts of documents that the model was not trained on.
         completion : bool, default=True
             True infers a document's topic weights from one half of its tokens and
-            scores the other half. False is the form of the papers: it infers the
-            weights from the tokens that it scores.
+            scores the other half. False infers the weights from the tokens that it
+            scores, as the papers do.
 
         Returns
         -------
@@ -216,7 +216,7 @@ class BaseLDA(BaseTopicModel):
         )
 
 
-@cache  # once in a process, because a search scores many times
+@cache  # warns once in a process, because a search scores many times
 def _warn_of_exact_scores() -> None:
     warn_user(
         "scores and perplexities are exact: for private documents they are releases "

@@ -28,14 +28,13 @@ from dplda.privacy._streams import Purpose, Streams
 Matrix: TypeAlias = npt.ArrayLike | sp.sparray | sp.spmatrix
 
 MAX_TOKENS = int(np.iinfo(np.int32).max)  # indices of the kernels are int32
-# Tokens that share a stream for their order (enters seeded results), and entries of X
-# that are computed at a time: both stay in the cache.
+# Tokens that share a stream for their order (it enters seeded results), and entries of
+# X that are computed at a time. They stay in the cache.
 BLOCK = 1 << 16
-CELLS_AT_ONCE = 1 << 22  # of a dense table of 8-byte numbers, at most: 32 MB
-# public tokens of a word in a topic; squares of sums are finite
-LARGEST_PSEUDO_COUNT = 1e12
+CELLS_AT_ONCE = 1 << 22  # largest dense table that is computed at a time: 32 MB
+LARGEST_COUNT = 1e12  # squares of the sum of 1e7 such counts are finite in float32
 COPIES = 10  # a fit warns if more than one row in this many is a copy
-# least share of cells that survive rounding; tf-idf keeps next to none
+# Least share of cells that rounding may keep above 0. It keeps almost no tf-idf weight.
 LEAST_KEPT = 0.25
 NOT_COUNTS = (
     "X must be a matrix of word counts, documents by words, got {}; count texts with a "
@@ -55,9 +54,9 @@ IN_SHARDS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Corpus:
-    """The private data, token by token."""
+    """Documents token by token; private."""
 
-    word: npt.NDArray[np.int32]  # of each token, grouped by document
+    word: npt.NDArray[np.int32]  # word of each token, grouped by document
     # first token of each document, and the number of tokens
     doc_ptr: npt.NDArray[np.int64]
     n_words: int  # size of the vocabulary
@@ -86,10 +85,10 @@ class Corpus:
     def shuffled(
         self, streams: Streams, round: int, n_jobs: int | None = None
     ) -> Corpus:
-        """Tokens of each document in an exactly uniform order, drawn by positions.
+        """The tokens of each document in an exactly uniform random order.
 
-        A count matrix has no positions. If tokens were ordered by word, replacing one
-        word would move many tokens.
+        Samplers draw random numbers for positions, and a count matrix has no positions.
+        If tokens were ordered by word, a replaced word would move many tokens.
         """
         word = self.word.copy()
         blocks = self.blocks(BLOCK)
@@ -110,7 +109,7 @@ class Corpus:
         return Corpus(word, self.doc_ptr, self.n_words)
 
     def blocks(self, n_tokens: int) -> list[Corpus]:
-        """Whole documents in blocks of about `n_tokens`, for any number of jobs."""
+        """Whole documents in blocks of about `n_tokens`, independent of `n_jobs`."""
         rows = row_blocks(self.doc_ptr, n_tokens, per_row=0)
         blocks = []
         for block in rows:
@@ -121,17 +120,17 @@ class Corpus:
 
 
 def keep_at_most(
-    n: int, ptr: npt.NDArray[np.integer], streams: Streams, purpose: int
+    most: int, ptr: npt.NDArray[np.integer], streams: Streams, purpose: int
 ) -> npt.NDArray[np.bool_]:
-    """Mask of at most `n` entries of each row.
+    """Mask of at most `most` entries of each row, chosen uniformly.
 
-    They are chosen uniformly, by keys that depend on lengths only.
+    The random keys depend on the lengths of the rows only.
     """
     keeps = np.ones(int(ptr[-1]), np.bool_)
-    for row in np.flatnonzero(np.diff(ptr) > n):
+    for row in np.flatnonzero(np.diff(ptr) > most):
         first, last = ptr[row : row + 2]
         keys = streams.reader(purpose, 0, int(row)).words(int(last - first))  # secret
-        keeps[first + np.argpartition(keys, n)[n:]] = False
+        keeps[first + np.argpartition(keys, most)[most:]] = False
     return keeps
 
 
@@ -140,15 +139,29 @@ def check_counts(
 ) -> sp.csr_array:
     """Validate a document-term matrix.
 
-    The result is CSR. It holds counts as float32 or float64 (whole numbers with
-    `whole`), has one entry for each cell, and stores no zeros. `X` does not change. The
-    result shares arrays of `X` that have this form: do not write to them.
+    Parameters
+    ----------
+    estimator : estimator
+        Gets `n_features_in_` and `feature_names_in_` with `reset`.
+    X : {array-like, sparse matrix} of shape (n_docs, n_words)
+        Word counts; private. It does not change.
+    reset : bool
+        Whether `X` starts a new fit. Otherwise it must have the columns of the fitted
+        model.
+    whole : bool, default=True
+        Whether counts are rounded to whole numbers, with a warning.
+
+    Returns
+    -------
+    counts : csr_array of shape (n_docs, n_words)
+        float32 or float64, with one positive entry for each cell. It may share arrays
+        with `X`: do not write to them.
 
     Raises
     ------
     ValueError
-        If `X` holds text, or negative, NaN or infinite values, or if its width differs
-        from the fitted model. With `whole`, also if rounding would empty most cells.
+        If `X` holds text, or negative, NaN or infinite values; if its width differs
+        from the fitted model; or, with `whole`, if rounding would empty most cells.
     """
     name = type(estimator).__name__
     check = partial(validate_data, estimator)
@@ -175,16 +188,16 @@ def positive_entries(
     check: Callable[..., np.ndarray | sp.csr_array] = check_array,
     **options: bool | int,
 ) -> sp.csr_array:
-    """Validate any matrix: CSR of floats, with one positive entry for each cell.
+    """Validate a matrix; return CSR floats with one positive entry for each cell.
 
-    It is float32 if all of `X` is, else float64. Columns of several types become
-    float64: NumPy's choice depends on the widest type, and so on the largest count of
-    any document, which may not affect the counts of others. `options` go to `check`,
-    and `name` is the caller's name in errors, which print no data.
+    The type is float32 if all of `X` is, else float64. Columns of several types become
+    float64, because NumPy would choose the type by the largest count of any document,
+    which may not affect other documents. `options` go to `check`. `name` is the
+    caller's name in errors, which print no data.
     """
     if are_shards(X):
         raise ValueError(IN_SHARDS)
-    if isinstance(X, np.ma.MaskedArray):  # NumPy would count the values below the mask
+    if isinstance(X, np.ma.MaskedArray):  # NumPy would count masked values
         raise ValueError(
             "X is a masked array, whose masked cells hold no counts; pass X.filled(0)"
         )
@@ -217,7 +230,7 @@ def positive_entries(
             f"X must be a matrix of word counts, documents by words, got {values.ndim} "
             "dimension(s). Reshape your data: X.reshape(1, -1) is one document"
         )
-    # of the columns; a frame may have one that is named dtype
+    # types of columns: `X.dtype` of a frame may be a column
     types = getattr(X, "dtypes", None)
     one_type = hasattr(X, "dtype") if types is None else len(set(map(str, types))) == 1
     table = check(
@@ -233,7 +246,7 @@ def positive_entries(
 
 
 def _check_column_names(X: Any) -> None:
-    """Refuse a table whose first column has the names or numbers of its rows."""
+    """Refuse a table whose first column holds the names or numbers of its rows."""
     names = getattr(X, "columns", ())
     first = next(iter(names), None) if isinstance(names, Iterable) else None
     if isinstance(first, str) and first.startswith("Unnamed: "):
@@ -244,9 +257,9 @@ def _check_column_names(X: Any) -> None:
 
 
 def sparse_columns(X: Any) -> sp.coo_matrix | None:
-    """The entries of a data frame of sparse columns, without making it dense.
+    """The entries of a data frame of sparse columns, without a dense copy.
 
-    None if X is something else, such as a frame with other columns.
+    None for any other `X`.
     """
     types = getattr(X, "dtypes", None)
     if types is None or not hasattr(X, "sparse"):
@@ -265,17 +278,17 @@ def sparse_columns(X: Any) -> sp.coo_matrix | None:
 
 
 class ShardOfUnits(Protocol):
-    """One of the shards."""
+    """One shard."""
 
     def users(self) -> npt.NDArray[np.int64]:
-        """Number of the unit of each document."""
+        """Number of the unit of each document; private."""
 
 
 class Shards(ABC):
-    """A corpus in shards: `dplda.datasets.CountShards`, as far as checks read it."""
+    """A corpus in shards: the part of `dplda.datasets.CountShards` that checks read."""
 
     shape: tuple[int, int]
-    unit: str  # the unit that fits and scores protect
+    unit: str  # what fits and scores protect: "document" or "user"
     feature_names: npt.NDArray[np.object_] | None  # the words of the columns
     shards: Sequence[ShardOfUnits]
 
@@ -285,15 +298,12 @@ class Shards(ABC):
 
 
 def are_shards(X: object) -> TypeGuard[Shards]:
-    """Whether `X` is a corpus in shards. No column of `X` is looked up."""
+    """Whether `X` is a corpus in shards; reads no attribute of `X`."""
     return issubclass(type(X), Shards)  # `isinstance` would ask X for its class
 
 
-def unit_of(X: Any, user_ids: npt.ArrayLike | None) -> str:
-    """The protected unit, from the shards.
-
-    Any other `X` is not touched.
-    """
+def unit_of(X: object, user_ids: npt.ArrayLike | None) -> str:
+    """The protected unit: "document" or "user"; reads no data."""
     if not are_shards(X):
         return "document" if user_ids is None else "user"
     if user_ids is not None:
@@ -304,8 +314,10 @@ def unit_of(X: Any, user_ids: npt.ArrayLike | None) -> str:
     return X.unit
 
 
-def check_shards(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
-    """Compare the columns of a CountShards, whose counts are checked, with the model.
+def check_shards(estimator: BaseEstimator, X: Shards, *, reset: bool) -> None:
+    """Check the columns of a CountShards, as `check_counts` does for a matrix.
+
+    The counts were checked when the shards were written.
 
     Raises
     ------
@@ -329,7 +341,7 @@ def check_shards(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
 
 
 def without_zeros(X: sp.csr_array) -> sp.csr_array:
-    """Non-negative `X`, or a copy of it if it stores zeros."""
+    """Non-negative `X` itself, or a copy without the zeros that it stores."""
     if X.data.min(initial=1) > 0:
         return X
     X = X.copy()
@@ -342,9 +354,8 @@ def row_blocks(
 ) -> list[slice]:
     """Consecutive rows of a CSR matrix in blocks of about `size` numbers.
 
-    A block may be copied.
-
-    The size of a row is its number of entries plus `per_row`.
+    A row counts as its number of entries plus `per_row`. Blocks are small enough to
+    copy.
     """
     numbers = indptr + per_row * np.arange(len(indptr))
     starts = np.searchsorted(numbers, np.arange(0, numbers[-1], size))
@@ -355,7 +366,7 @@ def row_blocks(
 def whole_counts(X: sp.csr_array, name: str) -> sp.csr_array:
     """`X` in whole counts.
 
-    Warns if rounding changed it, and raises an error if little would be left.
+    Warns if rounding changes `X`, and raises ValueError if it would keep too little.
     """
     for start in range(0, X.nnz, BLOCK):
         block = X.data[start : start + BLOCK]
@@ -379,7 +390,7 @@ def whole_counts(X: sp.csr_array, name: str) -> sp.csr_array:
 
 
 def warn_of_empty_rows(n_empty: int, n_docs: int) -> None:
-    """Tell the person at the keyboard that most documents have no vocabulary word."""
+    """Warn that most documents hold no word; the warning is private."""
     if 2 * n_empty > n_docs > 1:  # one empty row may only state a width
         warn_user(
             f"{n_empty} of {n_docs} rows of X hold no word; check that X was "
@@ -390,16 +401,17 @@ def warn_of_empty_rows(n_empty: int, n_docs: int) -> None:
 
 
 def row_keys(X: sp.csr_array) -> npt.NDArray[np.float64]:
-    """A number for each row, (n_docs,): equal for equal rows, 0 if empty; private.
+    """A number for each row, (n_docs,), equal for equal rows, 0 if empty; private.
 
-    They are sums of numbers of which no other sums are equal, one for each word.
+    It is a sum of one irrational number for each token, by its word, so that different
+    rows have different sums up to rounding.
     """
     keys: npt.NDArray[np.float64] = X @ np.sqrt(np.arange(X.shape[1]) + np.pi)
     return keys
 
 
 def warn_of_equal_rows(keys: npt.NDArray[np.float64]) -> None:
-    """Tell the person at the keyboard that many documents are copies.
+    """Warn that many documents are copies; the warning is private.
 
     `keys` (n_docs,) are the `row_keys`.
     """
@@ -416,10 +428,10 @@ def warn_of_equal_rows(keys: npt.NDArray[np.float64]) -> None:
 
 
 def warn_of_coverage(n_known: npt.NDArray[np.integer], n_tokens: int) -> None:
-    """Tell the person at the keyboard that a vocabulary misses most of the texts.
+    """Warn that a vocabulary misses most of the texts; the warning is private.
 
-    `n_known` (n_texts,) counts the tokens of each text that the vocabulary has;
-    `n_tokens` counts all tokens.
+    `n_known` (n_texts,) is the number of tokens of each text that are in the
+    vocabulary, and `n_tokens` is the number of all tokens.
     """
     known = int(n_known.sum())
     n_empty = np.count_nonzero(n_known == 0)
@@ -437,16 +449,16 @@ def warn_of_coverage(n_known: npt.NDArray[np.integer], n_tokens: int) -> None:
 def check_table(
     table: npt.ArrayLike, name: str, *, ensure_2d: bool = True
 ) -> npt.NDArray[np.float64]:
-    """Return `table` as a float64 array of finite numbers.
+    """Return `table` as a float64 array of finite numbers, two-dimensional by default.
 
-    With `ensure_2d` it has rows and columns.
+    Errors print no numbers of it.
     """
     try:
         array: npt.NDArray[np.float64] = check_array(
             table, dtype=np.float64, input_name=name, ensure_2d=ensure_2d
         )
     except (ValueError, TypeError, OverflowError) as error:
-        # most of these errors print the array
+        # most errors of scikit-learn print the array
         if str(error).startswith(f"Input {name} contains"):
             raise
         found = type(table).__name__
@@ -463,7 +475,7 @@ def check_table(
 def check_topics(
     table: npt.ArrayLike, name: str = "table", n_words: int | None = None
 ) -> npt.NDArray[np.float64]:
-    """Return `table` as an array (n_topics, n_words); each topic has a weight."""
+    """Return `table` as an array (n_topics, n_words) without an empty topic."""
     array = check_table(table, name)
     has_width = n_words is None or n_words == array.shape[1]
     if not has_width or array.min() < 0 or not array.any(axis=1).all():
@@ -478,10 +490,10 @@ def check_topics(
 def public_tables(
     estimator: BaseEstimator, n_words: int
 ) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
-    """The checked `word_vectors` and `prior_components` of an estimator, each or None.
+    """Check the `word_vectors` and the `prior_components` of an estimator.
 
-    Vectors (n_words, n_dimensions) are zeros for words without a vector. The prior has
-    the shape of the topics.
+    Returns arrays of shape (n_words, n_dimensions) and (n_components, n_words), or None
+    for each that is not given. Both are public.
     """
     vectors = estimator.word_vectors
     prior = estimator.prior_components
@@ -498,23 +510,23 @@ def public_tables(
         shape = (int(estimator.n_components), n_words)
         low = prior.min()
         high = prior.max()
-        if prior.shape != shape or low < 0 or not 0 < high <= LARGEST_PSEUDO_COUNT:
+        if prior.shape != shape or low < 0 or not 0 < high <= LARGEST_COUNT:
             raise ValueError(
                 f"prior_components must be a table of shape {shape} (topics by words) "
-                f"of numbers from 0 to {LARGEST_PSEUDO_COUNT:g} that are not all zero, "
+                f"of numbers from 0 to {LARGEST_COUNT:g} that are not all zero, "
                 f"got shape {prior.shape} and numbers from {low:g} to {high:g}"
             )
     return vectors, prior
 
 
 def _check_structure(X: sp.sparray | sp.spmatrix) -> None:
-    """Refuse a sparse matrix whose index arrays point outside of it.
+    """Refuse a sparse matrix with indices outside of its shape.
 
     SciPy does not check them, and would access other memory.
     """
     try:
         if X.format in ("csr", "csc", "bsr"):
-            # this replaces arrays of its matrix
+            # a copy: this check replaces arrays of its matrix
             copy.copy(X).check_format(full_check=True)
         else:
             if X.format == "lil":
@@ -522,7 +534,7 @@ def _check_structure(X: sp.sparray | sp.spmatrix) -> None:
                 if n_words != [len(values) for values in X.data]:
                     raise ValueError
             entries = X.tocoo()
-            # which checks them
+            # the constructor checks the coordinates
             sp.coo_array((entries.data, entries.coords), shape=X.shape)
     except (ValueError, TypeError, AttributeError):
         raise ValueError(
@@ -534,7 +546,7 @@ def _check_structure(X: sp.sparray | sp.spmatrix) -> None:
 def _check_width(estimator: BaseEstimator, X: sp.csr_array) -> None:
     """Compare the width of `X` with the fitted table.
 
-    `n_features_in_` is not used, because a failed `fit` may have left another width.
+    A failed `fit` may have changed `n_features_in_`, which is therefore not read.
     """
     table = getattr(estimator, "components_", None)
     if table is not None and X.shape[1] != table.shape[1]:

@@ -8,37 +8,37 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, DTypeLike
 
-from dplda.core._corpus import BLOCK, row_blocks
+from dplda.core._corpus import BLOCK, LARGEST_COUNT, row_blocks
 from dplda.kernels import _e_step, _variational
 from dplda.leaf._sparse import add_duplicates
 from dplda.leaf._threads import in_threads, n_threads
 
 
 class Steps(NamedTuple):
-    """When the inference of a document stops."""
+    """Stopping rule of the inference of a document."""
 
-    most: int
-    tolerance: float  # L1 change of the topic weights of a document that has settled
+    most: int  # largest number of steps
+    tolerance: float  # L1 change of topic weights below which the inference stops
 
 
-# Deterministic: the result of a row depends on that row and on the table only.
+# For new documents. A row of the result depends on that row and on the table only.
 UNTIL_SETTLED = Steps(100, 1e-4)
-# scikit-learn's, of the mean change of a document's Dirichlet parameters
+# Mean change of a document's Dirichlet parameters at which the E-step stops, as in
+# scikit-learn.
 E_STEP_TOLERANCE = 1e-3
 
-LANES = 16  # floats of the widest vector, to which topics are padded
-LARGEST_COUNT = 1e12  # squares of the sum of 1e7 such counts are finite in float32
-# entries and topic weights of the documents that are inferred at a time
-BATCH = 1 << 18
-MOST_COPIED = 256  # topics, of which documents copy the rows of their words
-LARGEST_PRIOR = 1e9  # the kernels compute in single precision
+LANES = 16  # floats in the widest vector register; topics are padded to a multiple
+BATCH = 1 << 18  # entries and topic weights of documents that are inferred at a time
+# Up to this number of topics, a document copies the table's rows of its words.
+MOST_COPIED = 256
+LARGEST_PRIOR = 1e9  # sums with it are finite in single precision
 
 
 class OwnCounts(NamedTuple):
-    """What a document needs to remove its own counts from a table."""
+    """What a document needs to leave its own counts out of a table."""
 
-    inverse_sizes: np.ndarray  # (padded,) 1 / topic sizes, and 0 on the padding
-    least: float  # count of a cell that stays
+    inverse_sizes: np.ndarray  # 1 / topic size, 0 on the padding, (padded,)
+    least: float  # least count of a cell without the document
 
     @classmethod
     def of_sizes(cls, sizes: np.ndarray, least: float) -> OwnCounts:
@@ -47,35 +47,32 @@ class OwnCounts(NamedTuple):
 
 
 class Inference(NamedTuple):
-    """The input and the steps of the inference of topic weights."""
+    """Inputs of the inference of topic weights, beside the documents."""
 
-    phi: np.ndarray  # (n_words, padded) word probabilities of topics, float32
+    phi: np.ndarray  # p(word | topic), (n_words, padded) float32
     n_components: int
     doc_topic_prior: float
     steps: Steps
-    # Find the Dirichlet posterior: weights go from its mean to exp(E[log theta]).
+    # Whether to find the Dirichlet posterior of the topic weights, and return
+    # exp(E[log theta]).
     variational: bool = False
-    # Round `phi` to 8 bits, relative to the largest of each row, and the weights of a
-    # step to 15 bits: faster.
+    # Whether to round `phi` to 8 bits, relative to the largest value of each row, and
+    # the weights of a step to 15 bits, which is faster.
     in_integers: bool = False
-    # In integers: a document reads the counts of the others. Its own counts, by its
-    # present weights, are left out of `phi`. A document with equal weights has not been
-    # inferred yet, and has added nothing.
+    # Only in integers: leave the document's own counts, by its present weights, out of
+    # `phi`. A document with equal weights was never inferred, and has added nothing.
     own: OwnCounts | None = None
 
 
 def pad(table: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
-    """Append zero columns up to a multiple of 16 topics, the kernels' vector length."""
+    """Append zero columns up to a multiple of `LANES` topics."""
     padded = aligned_zeros(table.shape, dtype)
     padded[:, : table.shape[1]] = table
     return padded
 
 
 def aligned_zeros(shape: tuple[int, int], dtype: DTypeLike) -> np.ndarray:
-    """Zeros, padded as by `pad`, with rows that begin on cache lines.
-
-    Kernels read them faster.
-    """
+    """Zeros, padded as by `pad`, with rows that begin on cache lines, for speed."""
     shape = shape[0], whole(shape[1], LANES)
     size = shape[0] * shape[1] * np.dtype(dtype).itemsize
     line = LANES * np.dtype(np.float32).itemsize  # bytes, also those of a vector
@@ -85,14 +82,14 @@ def aligned_zeros(shape: tuple[int, int], dtype: DTypeLike) -> np.ndarray:
 
 
 def whole(n: int, size: int) -> int:
-    """The least multiple of `size` that is at least `n`."""
+    """Round `n` up to a multiple of `size`."""
     return -(-n // size) * size
 
 
 def topic_word_probabilities(
     components: np.ndarray, n_jobs: int | None = None
 ) -> np.ndarray:
-    """The padded (V, K) table of word probabilities, from pseudo-counts (K, V)."""
+    """p(word | topic), (n_words, padded), from counts (n_components, n_words)."""
     n_components, n_words = components.shape
     phi = aligned_zeros((n_words, n_components), np.float32)
 
@@ -113,10 +110,10 @@ def topic_word_probabilities(
 def in_16_bits(
     table: np.ndarray, n_jobs: int | None = None, *, size: int = 32767
 ) -> np.ndarray:
-    """A table (n_rows, padded) of integers from 0 to 32767, with the sums' padding.
+    """A table (n_rows, padded) in integers from 0 to 32767, for the sums of a round.
 
-    The largest of each row becomes `size`; with 0, 1 becomes 32767. In memory, chunks
-    of topics follow each other: see ``_contributions.h``.
+    The largest value of each row becomes `size`. With ``size=0``, the value 1 becomes
+    32767. Chunks of topics follow each other in memory (``_contributions.h``).
     """
     n_rows, padded = table.shape
     chunks = aligned_zeros((n_rows, whole(padded, 2 * LANES)), np.int16)
@@ -125,7 +122,7 @@ def in_16_bits(
 
 
 def in_bytes(table: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
-    """A table (n_rows, padded) in integers from 0 to 255, the largest of each row."""
+    """A table (n_rows, padded) in integers; the largest value of a row is 255."""
     n_rows, padded = table.shape
     rows = aligned_zeros((n_rows, whole(padded, 2 * LANES)), np.uint8)
     _variational.narrow(table, 255, rows, n_threads(n_jobs))
@@ -133,20 +130,20 @@ def in_bytes(table: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
 
 
 def slices(n: int, size: int) -> list[slice]:
-    """The numbers below `n` in pieces of `size`."""
+    """Slices of `size` numbers that cover ``range(n)``."""
     edges = [*range(0, n, size), n]
     return list(map(slice, edges, edges[1:]))
 
 
 def single_precision(X: ArrayLike | sp.spmatrix | sp.sparray) -> sp.csr_array:
-    """The CSR form of the kernels: float32 counts, int32 indices, without duplicates.
+    """Word counts as the kernels read them: CSR, float32, int32, without duplicates.
 
-    Counts above `LARGEST_COUNT` are replaced by it, so that no sum overflows. The
-    result shares arrays of `X` that have this form already.
+    Counts are at most `LARGEST_COUNT`, so that no sum overflows. The result may share
+    arrays with `X`.
     """
     X = sp.csr_array(X)
     if X.dtype != np.float32 or X.data.max(initial=0) > LARGEST_COUNT:
-        with np.errstate(over="ignore"):  # infinity is also above the largest count
+        with np.errstate(over="ignore"):  # float32 may overflow to infinity first
             X.data = np.minimum(
                 X.data, LARGEST_COUNT, dtype=np.float32, casting="unsafe"
             )
@@ -163,11 +160,11 @@ def update_theta(
     inference: Inference,
     n_jobs: int | None = None,
 ) -> None:
-    """Improve `theta` (n_docs, padded), in place, for documents `rows` of float32 X.
+    """Infer the rows `rows` of `theta` (n_docs, padded), in place, from float32 `X`.
 
-    A document gets steps of expectation-maximization until a step changes its weights
-    by less than the tolerance. An extrapolation follows every second step. The weights
-    sum to 1.
+    A document gets steps of expectation-maximization until a step changes its topic
+    weights by less than the tolerance. An extrapolation follows every second step. The
+    weights sum to 1.
     """
     threads = n_threads(n_jobs)
     padded = theta.shape[1]
@@ -183,7 +180,7 @@ def update_theta(
 
 
 def uniform_theta(n_docs: int, n_components: int) -> np.ndarray:
-    """Equal topic weights (n_docs, padded), from which the inference starts."""
+    """Equal topic weights (n_docs, padded), float32."""
     theta = aligned_zeros((n_docs, n_components), np.float32)
     theta[:, :n_components] = 1.0 / n_components
     return theta
@@ -196,10 +193,7 @@ def infer_topics(
     doc_topic_prior: float,
     n_jobs: int | None = None,
 ) -> np.ndarray:
-    """Topic weights (n_docs, n_components), float32, under word probabilities.
-
-    The probabilities have shape (n_words, padded).
-    """
+    """Topic weights (n_docs, n_components), float32, under `phi` (n_words, padded)."""
     theta = uniform_theta(X.shape[0], n_components)
     inference = Inference(phi, n_components, doc_topic_prior, UNTIL_SETTLED)
     update_theta(single_precision(X), np.arange(X.shape[0]), theta, inference, n_jobs)
@@ -213,10 +207,10 @@ def fold_in(
     n_jobs: int | None = None,
     dtype: DTypeLike = np.float32,
 ) -> np.ndarray:
-    """Topic weights of new documents (n_docs, n_components), by positive `components`.
+    """Topic weights of new documents (n_docs, n_components), under `components`.
 
-    Rows sum to 1, and an empty document gets equal weights. They are computed in single
-    precision.
+    `components` (n_components, n_words) is positive. Rows sum to 1 up to single
+    precision. An empty document gets equal weights.
     """
     phi = topic_word_probabilities(components, n_jobs)
     n_components = len(components)
@@ -234,10 +228,10 @@ def fold_in(
 def exp_dirichlet_expectation(
     table: np.ndarray, dtype: DTypeLike, n_jobs: int | None = None
 ) -> np.ndarray:
-    """exp(E[log beta]) for topics with Dirichlet `table` (n_words, n_components).
+    """exp(E[log beta]) of topics with Dirichlet parameters `table`.
 
-    The result (n_words, padded) has columns that sum to less than 1, and a padding of
-    zeros.
+    `table` is (n_words, n_components), and the result (n_words, padded). Its columns
+    sum to less than 1, and its padding is zero.
     """
     table = np.ascontiguousarray(table, float)
     result = aligned_zeros(table.shape, dtype)
@@ -253,10 +247,9 @@ def e_step(
     doc_topic_prior: float,
     n_jobs: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Dirichlet posteriors of topic weights, exp(E[log theta]), each (n_docs, padded).
+    """Dirichlet parameters of topic weights, and exp(E[log theta]), (n_docs, padded).
 
-    `exp_topic_word` is exp(E[log beta]), (n_words, padded), with a padding of zeros, in
-    the type of the counts `X`.
+    `exp_topic_word` is the result of `exp_dirichlet_expectation`, in the type of `X`.
     """
     dtype = exp_topic_word.dtype
     padded = exp_topic_word.shape[1]

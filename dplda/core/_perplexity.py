@@ -36,12 +36,11 @@ def _mix(x: np.ndarray) -> np.ndarray:
 
 
 def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
-    """Split documents' tokens at random into an observed and a held-out half.
+    """Split each document's tokens at random into an observed and a held-out half.
 
-    Both halves are private.
-
-    The random bits are a hash of the document, so the split of a row does not depend on
-    other rows. The fraction of a count that is not whole goes to one half.
+    The random bits are a hash of the document, so that the split of a row does not
+    depend on other rows. The fractional part of a count goes to one half. Both halves
+    are private.
     """
     X = without_zeros(add_duplicates(X))
     observed = np.empty_like(X.data)
@@ -56,7 +55,7 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
 
 
 def _with_counts(X: sp.csr_array, counts: np.ndarray) -> sp.csr_array:
-    """A matrix with other counts in the cells of `X`, of which some are zero."""
+    """A matrix with `counts` in the stored cells of `X`, without zeros."""
     part = sp.csr_array((counts, X.indices.copy(), X.indptr.copy()), X.shape)
     part.eliminate_zeros()
     return part
@@ -65,11 +64,11 @@ def _with_counts(X: sp.csr_array, counts: np.ndarray) -> sp.csr_array:
 def _split(
     data: np.ndarray, words: np.ndarray, n_entries: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both halves of documents' entries.
+    """Observed and held-out counts of the entries of documents.
 
-    `n_entries` (n_docs,) divides them into documents.
-
-    Entries are hashed with their words, and a document's coins with all its entries.
+    `data` and `words` (n_entries,) are consecutive entries, and `n_entries` (n_docs,)
+    are their numbers by document. The coins of an entry are a hash of its word, its
+    count, and all entries of its document.
     """
     counts = np.minimum(data, 2.0**62).astype(np.int64)
     fraction = data % 1
@@ -109,7 +108,7 @@ def check_inputs(
 
 
 def check_possible(components: np.ndarray) -> None:
-    """Refuse a table under which documents could be impossible."""
+    """Refuse a table under which a document could have probability 0."""
     has_all_words = components.any(axis=0).all()
     has_all_topics = components.any(axis=1).all()
     if not (components.min() >= 0 and has_all_words and has_all_topics):
@@ -187,16 +186,16 @@ def held_out_perplexity(
     doc_topic_prior : float, default=0.1
         Dirichlet parameter of a document's topic weights, above 0.
     completion : bool, default=True
-        If True, infer the weights from one half of each document's tokens and score the
-        other half ("document completion"). If False, use all tokens for both, as the
-        papers do [1]_; this gives a lower number.
+        True infers the weights from one half of each document's tokens and scores the
+        other half ("document completion"). False uses all tokens for both, as the
+        papers do [1]_, and gives a lower number.
     n_jobs : int or None, default=None
         Number of threads. It never changes the result.
 
     Returns
     -------
     perplexity : float
-        ``exp(-log-likelihood / tokens)``.
+        exp(-log-likelihood / number of scored tokens).
 
     Raises
     ------
@@ -206,12 +205,12 @@ def held_out_perplexity(
 
     See Also
     --------
-    unigram_perplexity : Computes the perplexity of word frequencies, as a reference.
-    noisy_score : Scores private documents with a guarantee.
+    unigram_perplexity : Perplexity of word frequencies, as a reference.
+    noisy_score : Score of private documents, with a guarantee.
 
     Notes
     -----
-    **Privacy.** The value for private documents is a release about them that no epsilon
+    **Privacy.** The perplexity of private documents is a release that no epsilon
     covers.
 
     References

@@ -42,20 +42,19 @@ def pipeline_guarantee(pipeline: Pipeline) -> Guarantee:
     Parameters
     ----------
     pipeline : Pipeline
-        Fitted. Steps with ``privacy_`` are private. Steps that learn nothing from data,
-        such as a vectorizer with a given vocabulary, cost nothing. Any other fitted
-        step makes epsilon infinite, and the guarantee names it; ``pipeline[:-1]``
-        leaves out the last step. Steps of a Pipeline, FeatureUnion or ColumnTransformer
-        inside of the pipeline count like its own steps: they read the same rows, and
-        their costs add up. Two steps that drew their noise from a given seed make
-        epsilon infinite, as in a ledger.
+        The fitted pipeline. Steps with ``privacy_`` are private. Steps that learn
+        nothing from data, such as a vectorizer with a given vocabulary, cost nothing.
+        Any other fitted step makes epsilon infinite, and the guarantee names it;
+        ``pipeline[:-1]`` leaves out the last step. Steps of a Pipeline, FeatureUnion or
+        ColumnTransformer inside of the pipeline count like its own steps: they read the
+        same rows, and their costs add up. Two steps with seeded noise make epsilon
+        infinite, as in a ledger.
 
     Returns
     -------
     guarantee : Guarantee
-        The guarantee of everything that the steps hold, at their largest delta;
-        `epsilon_at` gives epsilon at another delta. Its `provenance` says where the
-        vocabulary comes from.
+        The guarantee of all steps together, at their largest delta; `epsilon_at` gives
+        epsilon at another delta. Its `provenance` says where the vocabulary comes from.
 
     Raises
     ------
@@ -63,8 +62,8 @@ def pipeline_guarantee(pipeline: Pipeline) -> Guarantee:
         If `pipeline` is not a Pipeline; a single model has its guarantee in
         ``privacy_``.
     ValueError
-        If the steps protect different units, no step has a guarantee, or a model was
-        trained on other words than the steps before it count.
+        If the steps protect different units, if no step has a guarantee, or if a model
+        was trained on other words than the steps before it count.
 
     See Also
     --------
@@ -86,7 +85,7 @@ def pipeline_guarantee(pipeline: Pipeline) -> Guarantee:
 
 
 def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Guarantee:
-    """`pipeline_guarantee`, also for steps whose seeds are known to differ."""
+    """`pipeline_guarantee`; with `seeds_differ`, steps may be seeded."""
     steps = list(_all_steps(_checked_pipeline(pipeline)))
     private = [(name, step) for name, step in steps if hasattr(step, "privacy_")]
     others = [(name, step) for name, step in steps if not hasattr(step, "privacy_")]
@@ -103,8 +102,8 @@ def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Gua
     origins = _origins_of_words(others)
     origins += [origin for part in parts for origin in part.provenance]
     if _is_straight(pipeline):
-        # one after the other: a step describes the columns of the step before it, and a
-        # model takes columns as they are
+        # Each step reads the columns of the step before it. A private choice of words
+        # replaces the assumption that columns are public.
         if any(_chose_words(step) for _, step in private):
             assumptions = [each for each in assumptions if each != COLUMNS]
         origins = _known(origins)
@@ -158,7 +157,7 @@ def _checked_pipeline(pipeline: object) -> Pipeline:
 
 
 def _all_steps(estimator: BaseEstimator, prefix: str = "") -> Iterator[Step]:
-    """Names and estimators of all steps, also of those side by side."""
+    """Names and estimators of all steps, also of steps side by side."""
     steps = list(flat_steps(estimator, prefix))
     _check_words(steps)
     for name, step in steps:
@@ -171,7 +170,7 @@ def _all_steps(estimator: BaseEstimator, prefix: str = "") -> Iterator[Step]:
 
 
 def _branches(step: BaseEstimator) -> list[Step] | None:
-    """The steps that a step runs side by side; None if it is a step of its own."""
+    """The steps that a step runs side by side; None if it is a single step."""
     if isinstance(step, FeatureUnion):
         return list(step.transformer_list)
     if isinstance(step, ColumnTransformer):
@@ -180,12 +179,12 @@ def _branches(step: BaseEstimator) -> list[Step] | None:
 
 
 def _is_straight(pipeline: Pipeline) -> bool:
-    """Whether all steps follow each other."""
+    """Whether each step follows another, so that no steps are side by side."""
     return all(_branches(step) is None for _, step in flat_steps(pipeline))
 
 
 def _check_words(steps: list[Step]) -> None:
-    """Refuse a model of other words, whose columns would count the wrong words."""
+    """Refuse a model that was trained on other words than its columns count."""
     for i, (name, model) in enumerate(steps):
         if _branches(model) is not None:
             return  # columns of several steps have no words
@@ -220,9 +219,10 @@ def _check_alike(parts: list[Guarantee]) -> None:
 
 
 def charged(part: Guarantee) -> tuple[tuple[Event, ...], float]:
-    """The events of a step, or its statement if larger, and their distance.
+    """The events of a step and their total variation.
 
-    If the statement is larger, there are more events than these.
+    If `part.epsilon` is larger than the cost of `part.events`, the statement itself is
+    charged instead.
     """
     if part.epsilon <= part.epsilon_at(part.delta) * (1.0 + 1e-9):
         return part.events, part.total_variation
@@ -230,12 +230,12 @@ def charged(part: Guarantee) -> tuple[tuple[Event, ...], float]:
 
 
 def _chose_words(step: BaseEstimator) -> bool:
-    """Whether a private step chose the columns of the next one."""
+    """Whether a private step chose the columns of the next step."""
     return isinstance(getattr(step, "vocabulary_", None), Mapping)
 
 
 def _known(origins: list[Origin]) -> list[Origin]:
-    """The origins, without "not known" for words whose origin another step knows."""
+    """The origins, without "not known" if another step knows where words are from."""
     known = [origin for origin in origins if origin not in UNKNOWN_WORDS]
     return known if any(name == VOCABULARY for name, _ in known) else origins
 
@@ -249,7 +249,7 @@ def _has_given_words(step: BaseEstimator) -> bool:
 
 
 def _learned_in_the_open(step: BaseEstimator) -> bool:
-    """Whether a step learned from the documents, without privacy."""
+    """Whether a step learned from the documents without privacy."""
     return get_tags(step).requires_fit and not _has_given_words(step)
 
 
@@ -261,7 +261,7 @@ def _leak(name: str) -> str:
 
 
 def _public_settings(others: list[Step]) -> list[str]:
-    """An assumption for each step that its caller set up to process documents."""
+    """An assumption for each step with settings or functions of the caller."""
     return [
         f"the settings of {name!r} are public, and it treats each document by itself"
         for name, step in others
@@ -270,7 +270,7 @@ def _public_settings(others: list[Step]) -> list[str]:
 
 
 def _origins_of_words(others: list[Step]) -> list[Origin]:
-    """Where the words of steps without a guarantee come from."""
+    """The origins of the words of steps without a guarantee."""
     origins = []
     for name, step in others:
         if not hasattr(step, "vocabulary_"):

@@ -9,11 +9,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import cleandoc
-from numbers import Integral, Real
+from numbers import Real
 from os import PathLike
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from dplda.leaf._checks import LARGEST_DELTA, check_delta, check_number
@@ -31,26 +33,24 @@ from dplda.privacy import (
     calibrate,
     epsilon_of,
 )
+from dplda.privacy._card import GRADES
 from dplda.privacy._charge import TOTAL_VARIATION, Charge, Step, tell_of_other_budgets
 from dplda.privacy._curator import Curator
 from dplda.privacy._events import Event
 from dplda.privacy._guarantee import as_statement, cached_epsilon
-from dplda.privacy._mechanisms import MAX_RADIUS, NoNoise, sum_clipped
+from dplda.privacy._mechanisms import DiscreteGaussian, NoNoise, sum_clipped
 from dplda.privacy._streams import Streams
 from dplda.privacy._sums import ALONE, Shares, Sums
 
 
 class Interval(_Interval):
-    """An interval of numbers.
+    """An interval of numbers without True and False, which Python takes as 1 and 0."""
 
-    True and False are refused, although Python counts them as 1 and 0.
-    """
-
-    def is_satisfied_by(self, val: Any) -> bool:
+    def is_satisfied_by(self, val: object) -> bool:
         return not isinstance(val, bool) and super().is_satisfied_by(val)
 
 
-# a smaller one could not pay for the distance of the noise from its law
+# A smaller delta cannot pay for the distance of the noise from its ideal law.
 SMALLEST_DELTA = 1e-14
 PRIVACY_CONSTRAINTS = {
     # exp(epsilon) is useless long before 1e9, and finite numbers keep sums finite
@@ -63,16 +63,15 @@ PRIVACY_CONSTRAINTS = {
     "ledger": [None, str, PathLike, Ledger],
 }
 NOISE_MULTIPLIER = [None, Interval(Real, 0, 1e9, closed="right")]
-# the range of the flips that can be drawn
+# the range of the flip probabilities that can be drawn
 BIT_EPSILON = [
     None,
     Interval(Real, 1e-6, 11.3, closed="both"),
     Options(Real, {math.inf}),
 ]
-EXPECTED_N_DOCS = [None, Interval(Integral, 1, 10**12, closed="both")]
-NOMINAL_EPSILON = 20.0  # a stated epsilon above it warns: exp(20) is 5e8
+NOMINAL_EPSILON = max(GRADES.values())  # a larger epsilon warns
 
-# Assumptions of every central guarantee, quoted in `privacy_`.
+# Assumptions of every central guarantee, which `privacy_` quotes.
 AES = (
     "AES-256 with a secret random key cannot be told from random bits "
     "(the usual assumption about this cipher)"
@@ -95,7 +94,7 @@ PUBLIC_MODEL = (
     "a guarantee of its own, or comes from public texts"
 )
 VOCABULARY = "vocabulary"
-# it sees columns of counts
+# the provenance of a model that sees columns of counts, not words
 UNKNOWN_WORDS = ((VOCABULARY, "origin not known to the model"),)
 
 # Who is trusted with private data (docs/threat_model.md).
@@ -111,29 +110,33 @@ TRUSTED_PARTY = (
 )
 _TABLES = {"prior_components": "public prior", "word_vectors": "word vectors"}
 
+Noise: TypeAlias = DiscreteGaussian | NoNoise
+
 
 @dataclasses.dataclass(frozen=True)
 class Promise:
-    """What the card says of an estimator, whatever the fit."""
+    """What the card says of an estimator, the same for all fits."""
 
     unit: str  # what is protected
-    relation: str  # what two neighboring data sets differ in
+    relation: str  # how two neighboring data sets differ
     mechanism: str  # the noise, in words
     theorem: str  # the page with the proof
     trusted: str = TRUSTED_PROCESS  # with private data (docs/threat_model.md)
 
 
 class Described(BaseEstimator):
-    """An estimator whose docstring only names what its base classes describe.
+    """An estimator whose docstring takes descriptions from its base classes.
 
-    This class is an example.
+    A line of the docstring that is only the name of a parameter or attribute becomes
+    the description in a base class, such as those below.
 
     Parameters
     ----------
     n_jobs : int or None, default=None
         Number of threads. It never changes a result.
     verbose : int, default=0
-        Above 0, about ten lines of progress go to the standard error.
+        Above 0, progress and the time left go to the standard error: at most about ten
+        lines of each step, and on a terminal one line, which is rewritten.
 
     Attributes
     ----------
@@ -144,8 +147,8 @@ class Described(BaseEstimator):
         words.
     """
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Describe the parameters and attributes that the docstring only names."""
+    def __init_subclass__(cls, **options: object) -> None:
+        """Complete the docstring of a subclass."""
         super().__init_subclass__(**options)
         described: dict[str, str] = {}
         for base in reversed(cls.__mro__[1:]):
@@ -163,8 +166,8 @@ class Described(BaseEstimator):
                 flags=re.M,
             )
 
-    def _assign(self, parameters: dict[str, Any]) -> None:
-        """Set the parameters of a constructor, its ``locals()``, each as given."""
+    def _assign(self, parameters: dict[str, object]) -> None:
+        """Set the parameters of a constructor as given, from its ``locals()``."""
         del parameters["self"]
         self.__dict__.update(parameters)
 
@@ -172,7 +175,7 @@ class Described(BaseEstimator):
 class PrivateEstimator(Described):
     """An estimator with a guarantee.
 
-    The class states its `_promise`, or its import fails.
+    The class must have an attribute `_promise`, the constant part of its card.
 
     Parameters
     ----------
@@ -180,17 +183,17 @@ class PrivateEstimator(Described):
         The delta of (epsilon, delta)-differential privacy, from 1e-14 to 0.01. Choose
         it well below 1 / n_docs.
     ledger : Ledger, str, path-like or None, default=None
-        Where the fit is charged: a budget over many fits. A path names an SQLite file,
-        which also counts the fits of other processes.
+        The ledger that the fit is charged to: a budget over many fits. A path names an
+        SQLite file, which also counts the fits of other processes.
     random_state : int, RandomState instance or None, default=None
-        None draws the noise from a secret key. Anything else makes the fit
-        reproducible, and voids the guarantee against anyone who knows or guesses it
+        None draws the noise from a secret key. A seed makes the fit reproducible, and
+        voids the guarantee against anyone who knows or guesses the seed
         (`SeededNoiseWarning`).
     """
 
     _promise: Promise
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         if not isinstance(getattr(cls, "_promise", None), Promise):
             raise TypeError(
@@ -198,8 +201,8 @@ class PrivateEstimator(Described):
                 "theorem as _promise = Promise(...), an attribute of the class"
             )
 
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
-        """The diagram that notebooks show, and below it the first lines of the card."""
+    def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
+        """The diagram that notebooks show, with the first lines of the card."""
         shown: dict[str, str] = super()._repr_mimebundle_(**options)
         if "text/html" in shown and hasattr(self, "privacy_"):
             shown["text/html"] += f"<pre>{html.escape(self.privacy_.summary())}</pre>"
@@ -207,11 +210,10 @@ class PrivateEstimator(Described):
 
 
 def exactly_one(name: str, **statements: float | None) -> None:
-    """Refuse a fit unless exactly one statement of its budget is given.
+    """Refuse a fit unless exactly one parameter states its budget.
 
-    An `epsilon` above 20 warns.
-
-    `name` is the class of the estimator, and the first statement is the usual one.
+    Warns of an `epsilon` above 20. `name` is the class of the estimator, and
+    `statements` has the usual parameter first.
     """
     if list(statements.values()).count(None) != len(statements) - 1:
         given = " and ".join(key for key in statements if statements[key] is not None)
@@ -228,7 +230,7 @@ def exactly_one(name: str, **statements: float | None) -> None:
 
 
 def warn_if_nominal(epsilon: float) -> None:
-    """Warn of an epsilon that promises next to nothing, however it was stated."""
+    """Warn of an epsilon that promises next to nothing."""
     if NOMINAL_EPSILON < epsilon < math.inf:
         warn_user(
             f"epsilon={epsilon:g} promises next to nothing: what somebody believes "
@@ -245,10 +247,12 @@ def gaussian_noise(
     n_rounds: int = 1,
     others: Sequence[Event] = (),
     shares: Shares = ALONE.shares,
-) -> Any:
-    """The noise of each of `n_rounds` Gaussian releases without samples.
+) -> Noise:
+    """The noise of each of `n_rounds` Gaussian releases without sampling.
 
-    What they cost together, with `others`, is stated. `shares` says who adds the noise.
+    `epsilon` is the cost of all rounds and of the events `others` together, at `delta`.
+    Without it, `noise_multiplier` is the noise of a round. `shares` says who adds the
+    noise.
     """
     if epsilon == math.inf:
         return NoNoise()
@@ -264,13 +268,16 @@ def gaussian_noise(
 
 
 def check_paid(
-    estimator: Any, plan: Sequence[Step], paid_before: Guarantee | None, most: int
+    estimator: PrivateEstimator,
+    plan: Sequence[Step],
+    paid_before: Guarantee | None,
+    most: int,
 ) -> None:
-    """Refuse a `partial_fit` call that would exceed `epsilon`, before data are read.
+    """Refuse a `partial_fit` call that would exceed `epsilon`, before it reads data.
 
-    `plan` is the plan of the call, `paid_before` the guarantee of the calls before it,
-    if any, and `most` the number of calls that `epsilon` pays for. If another parameter
-    states the budget, only a ledger limits the calls.
+    `plan` is the plan of the call, `paid_before` is the guarantee of earlier calls, and
+    `most` is the number of calls that `epsilon` pays for. If another parameter states
+    the budget, only a ledger limits the calls.
     """
     epsilon = estimator.epsilon
     if epsilon is None or math.isinf(epsilon) or paid_before is None:
@@ -293,7 +300,7 @@ def check_paid(
 
 
 def warn_if_seeded(name: str, seeded: bool) -> None:
-    """Warn that noise from a given seed does not protect: 2**32 seeds can be tried."""
+    """Warn that seeded noise does not protect: anyone can try all 2**32 seeds."""
     if seeded:
         log_event("fit", "noise seeded", level=WARNING, estimator=name)
         warn_user(
@@ -305,9 +312,9 @@ def warn_if_seeded(name: str, seeded: bool) -> None:
 
 
 def released_so_far(estimator: BaseEstimator, unit: str) -> Any:
-    """The releases of earlier calls, from which `partial_fit` continues.
+    """The releases of earlier calls, which `partial_fit` continues; None without any.
 
-    None before the first call.
+    ValueError if `unit` or the number of topics has changed since the first call.
     """
     released = getattr(estimator, "_released", None)
     if released is None:
@@ -337,11 +344,11 @@ def charge_of(
     n_streams: int = 1,
     is_first: bool = True,
 ) -> Charge:
-    """What a public call of `fit` or `partial_fit` pays: for its ``with`` block.
+    """The charge of a call of `fit` or `partial_fit`, for its ``with`` block.
 
-    `n_streams` are the streams that it draws from, each as far as it may. A process
-    whose fits nobody adds up is told once, by a call that `is_first`: that goes on from
-    no other.
+    `n_streams` is the number of streams that the call draws from; each may draw as many
+    words as a charge counts. A call that continues no other (`is_first`) warns of other
+    budgets in this process, and of a large epsilon.
     """
     is_private = not any(isinstance(event, NonPrivate) for _, event in plan)
     if is_first and is_private and sums is ALONE:
@@ -364,10 +371,11 @@ def charge_of(
 def columns_kept(
     estimator: BaseEstimator, charge: Charge | None = None
 ) -> Iterator[None]:
-    """Leave a fitted model its columns if a further fit is refused before the charge.
+    """Restore the columns of a fitted model if a new fit is refused.
 
-    Reading the data names the columns, and may be refused after that. Without `charge`,
-    nothing in the block comes after it.
+    scikit-learn sets the names and the number of columns while it checks `X`. If a
+    later check refuses the fit before the charge begins, the old model keeps its own.
+    Without `charge`, the whole block is before it.
     """
     names = ("feature_names_in_", "n_features_in_")
     before = {name: vars(estimator)[name] for name in names if name in vars(estimator)}
@@ -395,10 +403,35 @@ def make_guarantee(
     total_variation: float = TOTAL_VARIATION,
     **stated: Any,
 ) -> Guarantee:
-    """The guarantee of all releases of this call and, in `partial_fit`, earlier calls.
+    """The guarantee of the releases of this call and of the calls before it.
 
-    `promise` is what the class states, `charge` what this call has paid, if it pays,
-    and `stated` are the other fields of `Guarantee`.
+    Parameters
+    ----------
+    events : iterable of Event
+        Events of this call.
+    delta : float
+        Where epsilon is stated.
+    seeded : bool
+        Whether noise comes from a given seed.
+    promise : Promise or None, default=None
+        Gives the fields `trusted` and `theorem`.
+    charge : Charge or None, default=None
+        Gives the statement and the receipt of the ledger.
+    paid_before : Guarantee or None, default=None
+        The guarantee of earlier calls of `partial_fit`.
+    assumptions, common : tuple of str
+        Assumptions of this estimator, and of all central estimators.
+    provenance : tuple of (str, str)
+        Public inputs, and their origins.
+    total_variation : float
+        Distance of all noise of this call from its ideal law.
+    **stated : object
+        Other fields of `Guarantee`.
+
+    Returns
+    -------
+    guarantee : Guarantee
+        The guarantee of all calls.
     """
     events = tuple(events)
     distance = total_variation
@@ -431,7 +464,7 @@ def make_guarantee(
 
 
 def _both(before: str, now: str) -> str:
-    """What a card says of earlier calls and of this one, if they differ."""
+    """A field of the card for earlier calls and this one, if they differ."""
     later = "; in later calls: "
     if not before or now in before.split(later):
         return before or now
@@ -439,7 +472,7 @@ def _both(before: str, now: str) -> str:
 
 
 def public_inputs(estimator: BaseEstimator) -> tuple[tuple[str, str], ...]:
-    """The public tables that a fit was given, each with its origin."""
+    """The public tables of a fit, each with its origin."""
     return tuple(
         (name, "public by declaration of the caller")
         for parameter, name in _TABLES.items()
@@ -448,11 +481,11 @@ def public_inputs(estimator: BaseEstimator) -> tuple[tuple[str, str], ...]:
 
 
 def guarantee_of_both(today: Guarantee, earlier: Guarantee) -> Guarantee:
-    """The guarantee of a model that adds an earlier model's releases to its own.
+    """The guarantee of a model that adds the releases of an earlier model to its own.
 
-    No document is in both models, so each pays the larger cost. A user may be in both,
-    and pays the sum. The earlier releases are public values, so later ones may depend
-    on them (docs/proofs_document.md).
+    No document is in both models, so that a document pays the larger cost. A user may
+    be in both, and pays the sum. Earlier releases are public: later ones may depend on
+    them (``docs/proofs_document.md``).
     """
     if today.unit == "document":
         events, distance = _dearer(today, earlier)
@@ -474,10 +507,10 @@ def guarantee_of_both(today: Guarantee, earlier: Guarantee) -> Guarantee:
 
 
 def _dearer(today: Guarantee, earlier: Guarantee) -> tuple[tuple[Event, ...], float]:
-    """Events, and their distance, that cost as much as each of two guarantees.
+    """Events and total variation that bound the cost of each of two guarantees.
 
-    Less Gaussian noise costs more at every delta. The curves of other events may cross:
-    what remains is a statement at the delta of today, with all distances in it.
+    Of two Gaussian guarantees, the one with less noise costs more at every delta. The
+    curves of other events may cross; then the bound holds at the delta of today.
     """
     distance = max(today.total_variation, earlier.total_variation)
     if today.events == earlier.events:
@@ -492,7 +525,7 @@ def _dearer(today: Guarantee, earlier: Guarantee) -> tuple[tuple[Event, ...], fl
 
 
 def cut_short(guarantee: Guarantee, n_iter: int, n_charged: int) -> Guarantee:
-    """The guarantee of a fit, which says so if its last round has not come."""
+    """The guarantee of a fit; it says so if the fit ended before its last round."""
     if n_iter >= n_charged:
         return guarantee
     done = f"{n_iter} of {n_charged}, then an interrupt; all are charged"
@@ -501,7 +534,7 @@ def cut_short(guarantee: Guarantee, n_iter: int, n_charged: int) -> Guarantee:
 
 
 def warn_if_cut_short(estimator: BaseEstimator, n_charged: int) -> None:
-    """Tell the caller of a fit that was ended before its last round."""
+    """Warn if a fit ended before its last round."""
     if estimator.n_iter_ < n_charged:
         warn_user(
             f"{type(estimator).__name__} was interrupted after {estimator.n_iter_} of "
@@ -519,7 +552,7 @@ def no_guarantee(
     noise_scale: float = 0.0,
     seeded: bool = False,
 ) -> Guarantee:
-    """The record of a model about which nothing is proved, with noise or without."""
+    """The record of a model without a proved guarantee, with noise or without."""
     return Guarantee(
         unit=unit,
         relation=relation,
@@ -533,10 +566,13 @@ def no_guarantee(
     )
 
 
-def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -> None:
-    """Set the fitted attributes all at once, then tell the log.
+def publish(
+    estimator: BaseEstimator, guarantee: Guarantee, **attributes: object
+) -> None:
+    """Set all fitted attributes at once, then write to the log.
 
-    A model is never shown with another's epsilon. An interrupt comes before or after.
+    No interrupt can come between two attributes, so that a model never shows the
+    epsilon of another fit.
     """
     attributes |= {
         "privacy_": guarantee,
@@ -557,10 +593,10 @@ def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -
     )
 
 
-def noise_of_sum(epsilon: float, delta: float, name: str = "epsilon") -> Any:
-    """The noise of one sum that costs `epsilon` at `delta`, both checked.
+def noise_of_sum(epsilon: float, delta: float, name: str = "epsilon") -> Noise:
+    """The noise of one sum that costs `epsilon` at `delta`; checks both.
 
-    An `epsilon` above 20 warns. `name` is that of its parameter.
+    Warns of an `epsilon` above 20. `name` is the name of its parameter in errors.
     """
     check_delta(delta, SMALLEST_DELTA)
     if epsilon != math.inf:
@@ -570,26 +606,50 @@ def noise_of_sum(epsilon: float, delta: float, name: str = "epsilon") -> Any:
 
 
 def release_sum(
-    read: Callable[[], Any],
+    read: Callable[[], np.ndarray | sp.csr_array],
     *,
     name: str,
-    step: str,
+    label: str,
     norm: float,
     epsilon: float,
     delta: float,
     unit: str,
-    user_ids: Any,
-    ledger: Any,
-    random_state: Any,
+    user_ids: ArrayLike | None,
+    ledger: Ledger | str | PathLike[str] | None,
+    random_state: object,
 ) -> tuple[np.ndarray, Guarantee]:
-    """Release a sum over units that a public model has read, and state what it costs.
+    """Release a noisy sum over units, with its guarantee.
 
-    Mechanism (Gaussian). `read` is called after the charge, and is the only thing that
-    reads private data. It returns one row for each unit: a function of that unit and of
-    public values, zero for a unit without data. Rows are clipped to the L2 norm `norm`,
-    a public constant, which is checked in integers. Each cell of the sum gets noise, of
-    standard deviation `noise_scale` of the guarantee. ``docs/proofs_document.md`` has
-    the proofs.
+    Unit: `unit`. Relation: one unit is added, removed, or becomes empty. Sensitivity:
+    `norm`, in L2, checked in integers. Mechanism: discrete Gaussian noise in each cell.
+    ``docs/proofs_document.md`` has the proofs.
+
+    Parameters
+    ----------
+    read : callable
+        Reads the private data, after their price is reserved. It returns one row for
+        each unit: a function of this unit and of public values, and zero for a unit
+        without data. Rows are clipped to `norm`.
+    name, label : str
+        Name of the ledger's entry, and label of the release.
+    norm : float
+        Clipping bound of a row, in L2; a public constant.
+    epsilon, delta : float
+        Cost of the release.
+    unit : {"document", "user"}
+        What is protected.
+    user_ids : array-like or None
+        The users of the documents, which `read` reads. The unit of the charge names
+        their column, if they are one.
+    ledger, random_state : object
+        As in `PrivateEstimator`.
+
+    Returns
+    -------
+    noisy : ndarray of shape (n_cells,)
+        The released sum.
+    guarantee : Guarantee
+        Its cost; ``guarantee.noise_scale`` is the standard deviation of a cell.
     """
     mechanism = noise_of_sum(epsilon, delta)  # public
     streams = Streams.from_random_state(random_state)  # secret
@@ -597,32 +657,34 @@ def release_sum(
     if not mechanism.exact:
         tell_of_other_budgets(name, ledger)
     with Charge(
-        [(step, mechanism.event)],
+        [(label, mechanism.event)],
         label=name,
         unit=charged_unit(user_ids, unit),
         ledger=ledger,
         seeded=streams.seeded,
     ) as charge:
         total = sum_of_rows(read(), mechanism, norm)  # private
-        guarantee = guarantee_of_sum(mechanism, charge, step, norm, delta, unit)
+        guarantee = guarantee_of_sum(mechanism, charge, label, norm, delta, unit)
         charge.begin()
-        noisy = release_total(total, mechanism, charge, streams, step, norm)
+        noisy = release_total(total, mechanism, charge, streams, label, norm)
     return noisy, guarantee
 
 
-def sum_of_rows(rows: Any, mechanism: Any, norm: float) -> np.ndarray:
-    """The sum of rows of units, in the integers of a mechanism. Private.
+def sum_of_rows(
+    rows: np.ndarray | sp.csr_array, mechanism: Noise, norm: float
+) -> np.ndarray:
+    """The sum of the rows of units, on the integer grid of a mechanism; private.
 
-    One unit moves the sum by at most the radius in L2: the unit has one row, which no
-    other unit enters, and `sum_clipped` checks the length of each row in integers.
+    One unit moves the sum by at most the radius in L2: a row reads one unit only, and
+    `sum_clipped` checks the length of each row in integers.
     """
-    return sum_clipped(rows, norm, _radius(mechanism))
+    return sum_clipped(rows, norm, mechanism.radius)
 
 
 def guarantee_of_sum(
-    mechanism: Any, charge: Charge, step: str, norm: float, delta: float, unit: str
+    mechanism: Noise, charge: Charge, label: str, norm: float, delta: float, unit: str
 ) -> Guarantee:
-    """The cost of the release of a sum, by itself."""
+    """The guarantee of the release of a sum alone."""
     noise = "exact" if mechanism.exact else "with discrete Gaussian noise"
     return make_guarantee(
         [mechanism.event],
@@ -630,9 +692,9 @@ def guarantee_of_sum(
         delta=delta,
         unit=unit,
         relation=RELATIONS[unit],
-        mechanism=f"{step}, {noise}",
+        mechanism=f"{label}, {noise}",
         sensitivity=norm,
-        noise_scale=mechanism.scale * norm / _radius(mechanism),
+        noise_scale=mechanism.scale * norm / mechanism.radius,
         seeded=charge.seeded,
         assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]),
         trusted=TRUSTED_PROCESS,
@@ -642,17 +704,13 @@ def guarantee_of_sum(
 
 def release_total(
     total: np.ndarray,
-    mechanism: Any,
+    mechanism: Noise,
     charge: Charge,
     streams: Streams,
-    step: str,
+    label: str,
     norm: float,
 ) -> np.ndarray:
-    """The sum with noise: the next step of a charge that has begun."""
-    curator = Curator(charge, streams, plan=[(step, mechanism.event)])
-    noisy = curator.release(total, mechanism, label=step, round=0)  # public
-    return noisy * (norm / _radius(mechanism))
-
-
-def _radius(mechanism: Any) -> int:
-    return MAX_RADIUS if mechanism.exact else mechanism.radius
+    """Add noise to a sum: the next release of a charge that has begun; public."""
+    curator = Curator(charge, streams, plan=[(label, mechanism.event)])
+    noisy = curator.release(total, mechanism, label=label, round=0)  # public
+    return noisy * (norm / mechanism.radius)

@@ -17,23 +17,23 @@ from dplda.leaf._messages import warn_user
 from dplda.privacy import LowSignalWarning
 from dplda.privacy._streams import Purpose, Streams
 
-# probability that noise alone makes any word of a topic stand out, or any topic of a
-# table of counts differ between groups
+# Level of a test: the probability that noise alone makes any word of a topic stand out,
+# or makes two numbers of a table differ.
 FALSE_POSITIVES = 0.05
-ODDS = 2.0  # a word that stands out at least doubles the odds of its topic
-FALSE_TOPICS = 0.1  # highest expected share of noise among the topics that are shown
-KEPT_OUT = 10  # if some documents only test, they are one in this many
-# The meaning of topics' question marks, the same everywhere.
+ODDS = 2.0  # a word stands out if it at least doubles the odds of its topic
+FALSE_TOPICS = 0.1  # largest expected share of noise among the topics that are shown
+KEPT_OUT = 10  # in fits where some documents only test, they are one in so many
+FEWEST_WITH_TEST = 8  # fewest rounds of a fit that tests its topics
+# What a question mark after a topic means, the same everywhere.
 MEANING = (
     "Of the topics without a question mark at most one in ten is expected to be noise. "
     "A question mark means: not shown to be more than noise."
 )
 NOT_TESTED = (
     "The topics are not tested: nobody knows which of them are more than noise. The "
-    "fit had fewer than 8 rounds, a single topic, or too few documents, reports or "
-    "batches."
+    f"fit had fewer than {FEWEST_WITH_TEST} rounds, a single topic, or too few "
+    "documents, reports or batches."
 )
-FEWEST_TOPICS = 0.5  # least share of topics that are not weak; a fit warns below it
 SMALLEST_SIGNAL = 0.3  # least mean count of a cell over its noise; a fit warns below it
 
 
@@ -42,11 +42,21 @@ def standing_words(components: np.ndarray, components_std: np.ndarray) -> np.nda
 
     Let p_v be a word's share of all counts, N_k the counts of a topic, and q_k = N_k /
     N. Null hypothesis: a token of the word has at most twice the odds of the topic that
-    any token has, so its expected count is at most m_vk = 2 / (1 + q_k) p_v N_k. The
-    test statistic is (count - m_vk) over its standard deviation, the level
-    `FALSE_POSITIVES` / n_words. `components` (n_components, n_words) are counts, and
-    `components_std` (n_words,) is the standard deviation of the noise in a cell of each
-    word.
+    any token has. The expected count of the word is then at most m_vk = 2 / (1 + q_k)
+    p_v N_k. The test statistic is (count - m_vk) over its standard deviation, and the
+    level is `FALSE_POSITIVES` / n_words.
+
+    Parameters
+    ----------
+    components : ndarray of shape (n_components, n_words)
+        Noisy word-topic counts.
+    components_std : ndarray of shape (n_words,)
+        Standard deviation of the noise in a cell of each word.
+
+    Returns
+    -------
+    mask : ndarray of shape (n_components, n_words), bool
+        The words that stand out.
     """
     n_components, n_words = components.shape
     variance = np.square(components_std, dtype=np.float64)
@@ -54,17 +64,18 @@ def standing_words(components: np.ndarray, components_std: np.ndarray) -> np.nda
     p = components.sum(axis=0) / sizes.sum()
     threshold = -ndtri(FALSE_POSITIVES / n_words)
     mask = np.empty(components.shape, np.bool_)
-    for k, q in enumerate(sizes / sizes.sum()):
-        # largest share of a word's counts, and of all counts, under the null
+    for topic, q in enumerate(sizes / sizes.sum()):
+        # under the null, the largest share of a word's counts in the topic, and of all
+        # counts of the topic in the word
         border = ODDS * q / (1 + (ODDS - 1) * q)
         share = border / q * p
         # The expectation is border times the word's counts. These counts have no noise
         # if the noise of a word sums to zero over topics, and the noise of all cells if
-        # cells are independent. The second term is the noise of q, which is the noise
-        # of the topic's cells.
+        # cells are independent. The second term is the noise of q, from the topic's
+        # cells.
         of_word = max(1.0, 1 - 2 * border + n_components * border**2)
         std = np.sqrt(variance * of_word + share**2 * variance.sum())
-        mask[k] = components[k] - share * sizes[k] > threshold * std
+        mask[topic] = components[topic] - share * sizes[topic] > threshold * std
     return mask
 
 
@@ -115,10 +126,10 @@ def is_tested(model: BaseEstimator) -> bool:
 def with_signal(
     components: np.ndarray, components_std: np.ndarray, evidence: np.ndarray | None
 ) -> dict[str, np.ndarray]:
-    """Fitted attributes of a table: the table, its noise, and which topics to read.
+    """Fitted attributes of a table: counts, noise, and the evidence of its topics.
 
     `evidence` (n_components,) is at most standard normal for a topic that is noise;
-    None if the topics were not tested. A single topic cannot be told from others.
+    None if the topics were not tested. A single topic is never tested.
     """
     n_components = len(components)
     if evidence is None or n_components == 1:
@@ -132,9 +143,10 @@ def with_signal(
 
 
 def shown(evidence: np.ndarray) -> np.ndarray:
-    """Mask of the topics of which at most `FALSE_TOPICS` are expected to be noise.
+    """Mask of the topics that are shown to be more than noise.
 
-    The rule of Benjamini and Hochberg (1995). NaN is never shown.
+    At most the share `FALSE_TOPICS` of them is expected to be noise, by the rule of
+    Benjamini and Hochberg (1995). NaN is never shown.
     """
     p = np.nan_to_num(ndtr(-evidence), nan=1.0)
     limits = FALSE_TOPICS * np.arange(1, len(p) + 1) / len(p)
@@ -142,21 +154,24 @@ def shown(evidence: np.ndarray) -> np.ndarray:
     return p <= passing.max(initial=-1.0)
 
 
-def first_half(n_words: int, t: int) -> np.ndarray:
-    """Mask of half of the words, by the public coins of round t."""
-    coins = Streams.from_random_state(0).reader(Purpose.HALVES, t).words(n_words)
+def first_half(n_words: int, round_number: int) -> np.ndarray:
+    """Mask of half of the words, by public coins of a round."""
+    coins = (
+        Streams.from_random_state(0).reader(Purpose.HALVES, round_number).words(n_words)
+    )
     return (coins >> np.uint64(63)).astype(bool)
 
 
 def is_kept_out(n_docs: int) -> np.ndarray:
-    """Mask of the documents that test and do not train; public, by position."""
+    """Mask of the documents that test and do not train, by position; public."""
     return np.arange(n_docs) % KEPT_OUT == KEPT_OUT - 1
 
 
 def deviate_of_mean(total: np.ndarray, squares: np.ndarray, n: int) -> np.ndarray:
-    """Student's t of the mean of n numbers, as a normal deviate (Wallace, 1959).
+    """Student's t of the mean of n numbers, as a z-score (Wallace, 1959).
 
-    `total` and `squares` (n_components,) are the sums of the numbers and their squares.
+    `total` and `squares` (n_components,) are the sums of the numbers and of their
+    squares.
     """
     mean = total / n
     variance = np.maximum(squares / n - mean**2, 1e-300)
@@ -167,9 +182,9 @@ def deviate_of_mean(total: np.ndarray, squares: np.ndarray, n: int) -> np.ndarra
 
 
 def warn_if_weak(estimator: BaseEstimator, instead: str | None = None) -> None:
-    """Warn if most topics of a full fit are weak, or counts are far below the noise.
+    """Warn if more than half of the topics are weak, or counts are far below the noise.
 
-    `instead` says what the model has instead of topics.
+    `instead` says what the model has instead of weak topics.
     """
     name = type(estimator).__name__
     weak = estimator.weak_topics_
@@ -180,7 +195,7 @@ def warn_if_weak(estimator: BaseEstimator, instead: str | None = None) -> None:
     without_noise = not np.any(getattr(estimator, "components_std_", 1.0))
     if len(weak) == 1 or (without_noise and not tested):
         return
-    if not (is_noisy or n_read < FEWEST_TOPICS * len(weak)):
+    if not (is_noisy or 2 * n_read < len(weak)):
         return
     facts = f"{len(weak) - n_read} of {len(weak)} topics of {name} are weak"
     meaning = "they are not shown to be more than noise"

@@ -1,7 +1,7 @@
-"""Blocks of texts become words and counts, the same way in fits and in transforms.
+"""Words and counts of blocks of texts, the same way in fits and in transforms.
 
-A kernel finds the words by the patterns of the package. With other patterns or a
-caller's functions, texts are split one by one. `Words` defines what both find.
+A kernel finds the words for the patterns of the package. Other patterns and a caller's
+functions split one text after the other. `Words` defines what both find.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from sklearn.feature_extraction.text import CountVectorizer
 from dplda.core._words import WITHOUT_SPACES, Words, kinds
 from dplda.kernels._split import split
 
-BLOCK = 1 << 20  # characters that are split at a time: their tables stay in the cache
-PIECE = 1 << 22  # characters, of a longer text
-LONGEST_WORD = 1 << 24  # characters in which a text must end a word
-_NATIVE = f"utf-32-{sys.byteorder[0]}e"  # of the kernel
+# Characters that are split at a time, of several texts or of a long one: their tables
+# stay in the cache.
+BLOCK = 1 << 20
+LONGEST_WORD = 1 << 24  # most characters of a text without a place to cut it
+_NATIVE = f"utf-32-{sys.byteorder[0]}e"  # encoding of the characters for the kernel
 
 
 class Entries(NamedTuple):
-    """How often each of some texts has each of its words. Private."""
+    """Word counts of texts, text by text; private."""
 
-    number: NDArray[np.int32]  # of the word of each entry
-    times: NDArray[np.int32]  # how often a text has the word
-    ptr: NDArray[np.integer]  # where each text begins, and the number of entries
+    number: NDArray[np.int32]  # number of the word, for each entry
+    times: NDArray[np.int32]  # how often the text has the word
+    ptr: NDArray[np.integer]  # first entry of each text, and the number of entries
 
 
 class Block(NamedTuple):
-    """The words of a block of texts, all different, and its entries. Private."""
+    """The different words of a block of texts, and its entries; private."""
 
     words: list[str]
     entries: Entries
 
 
 class Splitter:
-    """Splits blocks of texts by a rule; a pure function of public parameters.
+    """Splits blocks of texts by a public rule.
 
-    Stop words are among the words that it finds, and whoever reads them leaves them
-    out.
+    It also finds stop words. The caller leaves them out.
     """
 
     def __init__(self, rule: Words | Callable[[Any], Iterable[str]]) -> None:
@@ -56,30 +56,30 @@ class Splitter:
             self.stop_words = rule.stop_words
             rule = replace(rule, stop_words=frozenset())
         self.rule = rule
-        self._reader = CountVectorizer(analyzer=rule)  # reads bytes
+        self._reader = CountVectorizer(analyzer=rule)  # it decodes bytes
 
     def __call__(self, documents: list[Any]) -> Block:
-        """The words of a block, and the entries of each text."""
+        """The words and the entries of a block of texts."""
         rule = self.rule
         if not isinstance(rule, Words) or rule.runs is None:
             analyze = self._reader.build_analyzer()
             return _entries(_each(documents, lambda text: Counter(analyze(text))))
         texts = list(_each(documents, self._text))
-        is_long = max(map(len, texts), default=0) > PIECE
+        is_long = max(map(len, texts), default=0) > BLOCK
         if is_long and not callable(rule.strip_accents):
             return _entries(map(self._count_in_pieces, texts))
         return self._split(texts)
 
     def _split(self, texts: list[str]) -> Block:
-        """What the kernel finds."""
+        """The words and the entries, found by the kernel."""
         assert isinstance(self.rule, Words)
         assert self.rule.runs is not None
         allowed, least = self.rule.runs
-        texts = list(_each(texts, self.rule.prepared))
+        texts = self._prepared(texts)
         ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
         whole = "".join(texts)
         codes = whole.encode(_NATIVE, "surrogatepass")
-        # the key of Python's own dicts is a secret of each process
+        # the secret hash key of this process, as for Python's own dicts
         key = hash("a block of texts") % 2**64
         number, count, ptr, begin, length = split(
             codes, ends.tobytes(), kinds(), allowed, least, key
@@ -94,13 +94,23 @@ class Splitter:
         found = zip(begins.tolist(), ended.tolist())
         return Block([whole[i:j] for i, j in found], entries)
 
+    def _prepared(self, texts: list[str]) -> list[str]:
+        """Texts in the form in which the rule finds words."""
+        rule = self.rule
+        assert isinstance(rule, Words)
+        if not rule.leaves_ascii:
+            return list(_each(texts, rule.prepared))
+        # short texts would spend most of their time in `prepared`
+        case = str.lower if rule.lowercase else str
+        return [case(text) if text.isascii() else rule.prepared(text) for text in texts]
+
     def _text(self, document: Any) -> str:
         if type(document) is str:
             return document
         return str.__str__(self._reader.decode(document))
 
     def _count_in_pieces(self, text: str) -> Counter[str]:
-        """The words of a long text, whose copies would not be small."""
+        """The words of a text that is too long to be copied as a whole."""
         total: Counter[str] = Counter()
         for piece in self._pieces(text):
             words, entries = self._split([piece])
@@ -108,12 +118,12 @@ class Splitter:
         return total
 
     def _pieces(self, text: str) -> Iterator[str]:
-        """A text in pieces that have the words of the whole."""
+        """Pieces of a text, which together have the words of the whole text."""
         assert isinstance(self.rule, Words)
         gap = _gap_of(self.rule.language)
         begin = 0
         while begin < len(text):
-            found = gap.search(text, begin + PIECE // 2)
+            found = gap.search(text, begin + BLOCK // 2)
             end = len(text) if found is None else found.start()
             if end - begin > LONGEST_WORD:
                 raise ValueError(
@@ -125,18 +135,18 @@ class Splitter:
 
 
 def _gap_of(language: str) -> re.Pattern[str]:
-    """Where a text of a language may be cut: no rule looks beyond such a place."""
+    """Where a text of a language may be cut: no rule looks across such a place."""
     return re.compile("\n" if language in WITHOUT_SPACES else "[ \n]")
 
 
 def _each(documents: Iterable[Any], function: Callable[[Any], Any]) -> Iterator[Any]:
-    """What a function makes of each document; errors quote nothing of it."""
+    """Apply a function to each document; errors quote nothing of the document."""
     for document in documents:
         try:
             result = function(document)
-        except ImportError:  # of what splits a language, which says what to install
+        except ImportError:  # of a language's segmenter: it says what to install
             raise
-        except Exception:  # of a caller's analyzer, too: it may quote the text
+        except Exception:  # also of the caller's analyzer; it may quote the text
             raise ValueError(
                 f"a document of type {type(document).__name__} could not be split into "
                 "words; pass texts (str), '' for a missing text, and check the "
@@ -146,7 +156,7 @@ def _each(documents: Iterable[Any], function: Callable[[Any], Any]) -> Iterator[
 
 
 def _entries(counters: Iterable[Counter[str]]) -> Block:
-    """The counts of texts that were split one by one."""
+    """The block of texts that were split one by one."""
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__
     number: list[int] = []
@@ -163,21 +173,24 @@ def _entries(counters: Iterable[Counter[str]]) -> Block:
 def forms_of(
     rule: Words | Callable[[Any], Iterable[str]], terms: Sequence[str]
 ) -> list[str | None]:
-    """Public terms in the form that texts have them; None if no text can have one.
+    """The form of each public term in texts; None if no text can have the term.
 
-    Their case is the caller's.
+    The caller chooses the case.
     """
     splitter = Splitter(rule)
     forms: list[str | None] = []
     for block in in_blocks(terms):
         words, (number, times, ptr) = splitter(block)
-        entries = [(words[i], n) for i, n in zip(number.tolist(), times.tolist())]
+        found = [words[i] for i in number.tolist()]
         for term, (begin, end) in zip(block, pairwise(ptr.tolist())):
-            found = [x for x in entries[begin:end] if x[0] not in splitter.stop_words]
-            form = term if any(word == term for word, _ in found) else None
-            if form is None and isinstance(rule, Words) and term == term.lower():
-                form = found[0][0] if [n for _, n in found] == [1] else None
-            forms.append(form)
+            own = found[begin:end]
+            if term in own and term not in splitter.stop_words:
+                forms.append(term)
+                continue
+            counts = [word not in splitter.stop_words for word in own]
+            is_one_word = times[begin:end][counts].tolist() == [1]
+            is_free = isinstance(rule, Words) and term == term.lower()
+            forms.append(own[counts.index(True)] if is_one_word and is_free else None)
     return forms
 
 
@@ -199,7 +212,7 @@ def in_blocks(documents: Iterable[Any]) -> Iterator[list[Any]]:
 def columns_of(
     entries: Entries, column: NDArray[np.int64], n_columns: int
 ) -> sp.csr_matrix:
-    """Counts of the words that have a column; -1 stands for those without."""
+    """Counts of the words that have a column; -1 stands for words without a column."""
     found = column[entries.number]
     kept = found >= 0
     X = sp.csr_matrix(
@@ -237,7 +250,7 @@ def count_words(
 
 
 def transformed(vectorizer: CountVectorizer, documents: Iterable[Any]) -> sp.csr_matrix:
-    """What a CountVectorizer of given words makes of documents, faster by `Words`."""
+    """`transform` of a CountVectorizer of given words; `Words` makes it faster."""
     if not isinstance(vectorizer.analyzer, Words) or vectorizer.binary:
         return vectorizer.transform(documents)
     if not hasattr(vectorizer, "vocabulary_"):

@@ -16,10 +16,7 @@ Step: TypeAlias = tuple[str, BaseEstimator]  # of a pipeline: its name, its esti
 
 
 def texts_in(X: object) -> list[str] | None:
-    """The texts of a column, or of an iterable.
-
-    None if X is something else, such as a matrix of counts.
-    """
+    """The texts of a column or of an iterable; None for any other X, such as counts."""
     if isinstance(X, (str, bytes)):
         raise ValueError("X is a single text; pass [text]")
     is_column = len(getattr(X, "shape", (0,))) == 1 and not sp.issparse(X)
@@ -28,16 +25,11 @@ def texts_in(X: object) -> list[str] | None:
     documents = list(X)
     if not any(_may_be_text(document) for document in documents):
         return None
-    return only_texts("X", documents)
-
-
-def only_texts(name: str, documents: Iterable[object]) -> list[str]:
-    """The documents, all of which must be texts, or bytes of texts in UTF-8."""
-    return list(each_text(name, documents))
+    return list(each_text("X", documents))
 
 
 def each_text(name: str, documents: Iterable[object]) -> Iterator[str]:
-    """One document after the other, all of which must be texts, or bytes in UTF-8."""
+    """The documents one after the other; ValueError unless they are str or UTF-8."""
     for document in documents:
         if isinstance(document, bytes):
             try:
@@ -57,10 +49,7 @@ def each_text(name: str, documents: Iterable[object]) -> Iterator[str]:
 
 
 def _may_be_text(document: object) -> bool:
-    """Whether a document is no row of counts.
-
-    Then it is a text, words, or what stands for a missing text.
-    """
+    """Whether a document is a text, words, or None, and not a row of counts."""
     words = isinstance(document, (list, tuple)) and any(
         isinstance(word, str) for word in document
     )
@@ -70,9 +59,9 @@ def _may_be_text(document: object) -> bool:
 def check_model(
     model: object, expected: str = "a fitted topic model", *, holds: str | None = None
 ) -> None:
-    """Refuse what is no fitted estimator.
+    """Refuse an object that is not a fitted estimator.
 
-    Scikit-learn's error would print it, such as texts.
+    scikit-learn's error would print the object, which may hold texts.
     """
     if not hasattr(model, "fit"):
         raise TypeError(f"expected {expected}, got {type(model).__name__}")
@@ -100,13 +89,13 @@ def column_words(vocabulary: BaseEstimator | Iterable[object]) -> list[str]:
             raise ValueError(
                 f"the {type(vocabulary).__name__} has no words yet; fit it, with a "
                 "charge, if it is a PrivateCountVectorizer, or give it a public "
-                "vocabulary. The columns must be those of the private matrix"
+                "vocabulary. The private matrix must have the same columns"
             ) from None
     return [str(word) for word in vocabulary]
 
 
 def words_of(estimator: object) -> list[str] | None:
-    """The words of the columns a fitted topic model was trained on; None if unknown."""
+    """The words of the columns of a fitted topic model; None if unknown."""
     for name in ("vocabulary_", "feature_names_in_"):
         words = getattr(estimator, name, None)
         if words is not None:
@@ -120,7 +109,7 @@ def thawed(estimator: object) -> BaseEstimator:
 
 
 def flat_steps(estimator: object, prefix: str = "") -> Iterator[Step]:
-    """Names and estimators of the steps of pipelines; a lone estimator is one step."""
+    """Names and estimators of the steps of pipelines; one step for an estimator."""
     step = thawed(estimator)
     if isinstance(step, Pipeline):
         for name, inner in step.steps:
@@ -130,7 +119,7 @@ def flat_steps(estimator: object, prefix: str = "") -> Iterator[Step]:
 
 
 def words_after(steps: Iterable[Step]) -> list[str] | None:
-    """Names of the columns that fitted transformers give together; None if unknown."""
+    """Names of the columns that fitted transformers return; None if unknown."""
     names = None
     for _, step in steps:
         named = hasattr(step, "get_feature_names_out")
@@ -139,11 +128,11 @@ def words_after(steps: Iterable[Step]) -> list[str] | None:
 
 
 class CountsBySettings:
-    """A vectorizer that counts as a CountVectorizer of its settings does.
+    """A vectorizer that counts as a CountVectorizer with the same settings.
 
-    A class says so of itself: what inherits from it may count in another way.
+    Each class states this for itself, because a subclass may count differently.
     """
 
     def _rule(self) -> Callable[[Any], list[str]]:
-        """What splits a text into words: `Words`, or a function of the caller."""
+        """The function that splits a text into words: `Words`, or the caller's."""
         raise NotImplementedError

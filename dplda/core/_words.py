@@ -1,8 +1,8 @@
 """What a word is: one rule for texts, stop words, candidates and given words.
 
-`Words` is the rule. It first brings a text into one form (`plain`); a regular
-expression then finds the words. In plain ASCII, scikit-learn's CountVectorizer finds
-the same words.
+The rule is `Words`. It brings a text into its plain form (`plain`), and then finds the
+words by a regular expression. In ASCII texts, scikit-learn's CountVectorizer finds the
+same words.
 """
 
 from __future__ import annotations
@@ -20,24 +20,27 @@ from sklearn.feature_extraction.text import (
     strip_accents_unicode,
 )
 
-UNKNOWN = "und"  # undetermined, in the codes of languages
+UNKNOWN = "und"  # the language code for "undetermined"
 # Languages without spaces, or with particles joined to words: wordfreq splits them.
 WITHOUT_SPACES = ("ja", "ko", "zh")
 TWO_OR_MORE = r"(?u)\b\w\w+\b"  # as in scikit-learn
-# Kinds of characters in words. Others are digits and underscores; marks belong to the
-# letters before them.
-LETTER, OTHER, MARK = 1, 2, 4
-# Least letters of a word: as many as keep 0.9 of the letters of running text in tokens,
-# and at most 3 (`benchmarks/vocabulary.py --letters`).
+# Kinds of characters in words, as bits for the kernel. OTHER: digits and underscores. A
+# mark belongs to the letter before it.
+LETTER = 1
+OTHER = 2
+MARK = 4
+# Fewest letters of a word in a language; 3 elsewhere. The largest number up to 3 with
+# which words keep 90% of the letters of running text
+# (`benchmarks/vocabulary.py --letters`).
 LEAST = {
     **dict.fromkeys(("ar", "bg", "bn", "ca", "da", "es", "fa"), 2),
     **dict.fromkeys(("fr", "it", "pt", "ro", "sl", "ur", "vi"), 2),
     **dict.fromkeys(("hi", *WITHOUT_SPACES), 1),  # vowels of Hindi are marks
 }
 _ACCENTS = {"ascii": strip_accents_ascii, "unicode": strip_accents_unicode}
-# Replacements of characters in a language; its word list makes the same ones.
+# Replacements of characters in a language, the same as in its word list.
 _SPELLING = {
-    "ca": (("l·l", "ŀl"),),  # one word
+    "ca": (("l·l", "ŀl"),),  # keeps it within a word
     "el": ((r"\N{GREEK SMALL LETTER SIGMA}\b", "\N{GREEK SMALL LETTER FINAL SIGMA}"),),
     "ro": (("ş", "ș"), ("ţ", "ț")),  # a comma, for which old fonts had a cedilla
     "tr": (("ș", "ş"), ("ț", "ţ")),
@@ -50,8 +53,8 @@ _SPELLING = {
     ),
 }
 _ASCII = bytes(range(128))
-# The characters that Unicode wants to be ignored, except the zero-width space: soft
-# hyphens, joiners, directions, variants. Ranges, by first and last character.
+# Characters that Unicode lists as ignorable, except the zero-width space: soft hyphens,
+# joiners, directions, variants. Each range has a first and a last character.
 _UNSEEN = (
     (0x00AD, 0x00AD),
     (0x034F, 0x034F),
@@ -75,16 +78,16 @@ _UNSEEN = (
 
 @dataclass(frozen=True)
 class Words:
-    """Splits a text into words, as a reader of its language does.
+    """Splits a text into words by the rules of its language.
 
-    An instance is an `analyzer` of a CountVectorizer, and its fields are public.
+    An instance may be the `analyzer` of a CountVectorizer. Its fields are public.
     """
 
     language: str = UNKNOWN
-    token_pattern: str = TWO_OR_MORE  # finds words in the plain form
+    token_pattern: str = TWO_OR_MORE  # matches words of the plain form
     lowercase: bool = True
     strip_accents: str | Callable[[str], str] | None = None
-    stop_words: frozenset[str] = frozenset()  # that do not count, in the plain form
+    stop_words: frozenset[str] = frozenset()  # words that do not count, in plain form
 
     @classmethod
     def of(
@@ -96,9 +99,9 @@ class Words:
         strip_accents: str | Callable[[str], str] | None = None,
         stop_words: str | Iterable[str] | None = None,
     ) -> Words:
-        """The rule of a caller's parameters, named as in CountVectorizer.
+        """The rule for a caller's parameters, with their names in CountVectorizer.
 
-        Without a pattern, words have letters only.
+        Without a pattern, words have only letters.
         """
         if token_pattern is None:
             token_pattern = letters(language)
@@ -107,7 +110,7 @@ class Words:
             strip_accents=strip_accents,
             stop_words=stop_words,
         )
-        # raises the library's errors if it does not know one of them
+        # both raise scikit-learn's errors for wrong parameters
         theirs.build_tokenizer()
         theirs.build_preprocessor()
         given = theirs.get_stop_words() or ()
@@ -130,11 +133,17 @@ class Words:
         return _ACCENTS[strip](text) if isinstance(strip, str) else strip(text)
 
     @property
-    def runs(self) -> tuple[int, int] | None:
-        """Which maximal runs of word characters the pattern finds.
+    def leaves_ascii(self) -> bool:
+        """Whether preparing an ASCII text changes only its case."""
+        is_special = self.language in _SPELLING or self.language in WITHOUT_SPACES
+        return not is_special and not callable(self.strip_accents)
 
-        The allowed `kinds`, and the least number of characters besides marks. None for
-        patterns that find anything else.
+    @property
+    def runs(self) -> tuple[int, int] | None:
+        """The maximal runs of word characters that are words, if the pattern is known.
+
+        The pair has the allowed `kinds`, and the least number of characters without
+        marks. None for all other patterns.
         """
         return _RUNS.get(self.token_pattern)
 
@@ -142,20 +151,20 @@ class Words:
 def counter_of(
     words: Sequence[str], *, stop_words: Iterable[str] | None = None
 ) -> CountVectorizer:
-    """A vectorizer that counts given public words, a column each, in their order."""
+    """A vectorizer with a column for each of the given public words, in their order."""
     rule = rule_of(words, stop_words=stop_words)
     return CountVectorizer(analyzer=rule, lowercase=False, vocabulary=words)
 
 
 def rule_of(words: Sequence[str], *, stop_words: Iterable[str] | None = None) -> Words:
-    """The rule for texts in which given public words are counted."""
+    """The rule that splits texts so that given public words can be counted."""
     language = language_of(words)
     pattern = TWO_OR_MORE if language == UNKNOWN else letters(language)
     return Words.of(language, pattern, stop_words=stop_words)
 
 
 def letters(language: str) -> str:
-    """The pattern of words of letters only, at least a language's least number."""
+    """The pattern of words of letters, with the least number of a language or more."""
     return _letters(LEAST.get(language, 3))
 
 
@@ -163,8 +172,8 @@ def _letters(least: int) -> str:
     return rf"(?u)\b[^\W\d_]{{{least},}}\b"
 
 
-# Only a place between a word character and another character is a boundary (`\b`). So
-# these patterns find whole runs of word characters.
+# `\b` matches only between a word character and another character. These patterns
+# therefore match whole runs of word characters.
 _RUNS = {TWO_OR_MORE: (LETTER | OTHER, 2)} | {
     _letters(least): (LETTER, least) for least in (1, 2, 3)
 }
@@ -172,10 +181,7 @@ _RUNS = {TWO_OR_MORE: (LETTER | OTHER, 2)} | {
 
 @lru_cache(maxsize=1)
 def kinds() -> bytes:
-    """The kind of each code point in a word, as `re` of this Python sees it.
-
-    0 is the kind of characters outside of words.
-    """
+    """The kind of each code point, as `re` of this Python sees it; else 0."""
     every = "".join(map(chr, range(sys.maxunicode + 1)))
     table = bytearray(len(every))
     for pattern, kind in ((r"\w+", OTHER), (r"[^\W\d_]+", LETTER)):
@@ -188,10 +194,7 @@ def kinds() -> bytes:
 
 
 def language_of(words: object) -> str:
-    """The language that texts of public words are split in.
-
-    A code names it, or the script of the listed words shows it.
-    """
+    """The language of public words: a language code, or shown by the words' script."""
     if isinstance(words, str):
         return words
     if not isinstance(words, Iterable):
@@ -228,17 +231,17 @@ def plain(text: str, language: str = UNKNOWN, lowercase: bool = True) -> str:
 
 
 def _lower(text: str, language: str) -> str:
-    """A text in lower case, so that a word has one form."""
+    """A text in lower case, so that each word has one form."""
     if language == "tr":
         text = text.replace("I", "\N{LATIN SMALL LETTER DOTLESS I}")
     if text.isascii():
         return text.lower()
-    # capitals have two letters for ß, and a small dotted I would be two characters
+    # ß is SS in capitals, and Python lowers İ to two characters
     return text.replace("İ", "i").lower().replace("ß", "ss")
 
 
 def _with_spaces(text: str, language: str) -> str:
-    """A text whose words are set apart by the segmenter of the language's word list."""
+    """A text with spaces between its words, by the segmenter of the language."""
     tokenize = segmenter(language)
     words = [word for line in text.splitlines() for word in tokenize(line, language)]
     return " ".join(words)
@@ -285,14 +288,14 @@ def _others(text: str) -> set[str]:
     """The characters of a text that are not ASCII."""
     if text.isascii():
         return set()
-    # bytes, because a regular expression would take seven times as long
+    # bytes: a regular expression takes seven times as long
     others = text.encode("utf-8", "surrogatepass").translate(None, _ASCII)
     return set(others.decode("utf-8", "surrogatepass"))
 
 
 @lru_cache(maxsize=1)
 def _replaced() -> dict[str, str]:
-    """Replacements of characters that are not part of a word."""
+    """Replacements of characters that are not part of words."""
     points = {c: "" for c in _characters("Mn") if "\u0590" <= c <= "\u08ff"}
     unseen = {chr(c): "" for first, last in _UNSEEN for c in range(first, last + 1)}
     # other forms of letters and digits, as in ™ and ½, would join the preceding word

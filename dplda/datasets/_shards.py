@@ -17,6 +17,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from dplda.core._corpus import (
+    LARGEST_COUNT,
     MAX_TOKENS,
     NOT_COUNTS,
     Matrix,
@@ -24,7 +25,7 @@ from dplda.core._corpus import (
     positive_entries,
     whole_counts,
 )
-from dplda.core._fold_in import LARGEST_COUNT, single_precision
+from dplda.core._fold_in import single_precision
 from dplda.leaf._checks import check_integer
 from dplda.leaf._files import write_atomically
 from dplda.leaf._users import number_users

@@ -64,8 +64,8 @@ def make_topic_corpus(
 
     Notes
     -----
-    The generative model is that of Blei, Ng and Jordan, "Latent Dirichlet Allocation",
-    JMLR 3 (2003), with a Dirichlet prior on the topics as well.
+    Blei, Ng and Jordan, "Latent Dirichlet Allocation", JMLR 3 (2003), define the
+    generative model. Here, topics have a Dirichlet prior, too.
 
     Examples
     --------

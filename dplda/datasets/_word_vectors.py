@@ -22,8 +22,6 @@ SOURCE = (
     "dplda"
 )
 
-LARGEST = 1e30  # of a number; float32 holds it
-
 
 class VectorsByWord(Protocol):
     """A mapping, or gensim's KeyedVectors."""
@@ -110,10 +108,10 @@ def load_word_vectors(
 
 def _embedded_vectors(words: list[str]) -> np.ndarray:
     rank, directions = _embedded()
+    ranks = np.array([rank.get(word, -1) for word in words], np.int64)
+    known = ranks >= 0
     vectors = np.zeros((len(words), directions.shape[1]))
-    for row, word in enumerate(words):
-        if word in rank:
-            vectors[row] = directions[rank[word]] / (rank[word] + 1)
+    vectors[known] = directions[ranks[known]] / (ranks[known, None] + 1)
     return vectors
 
 
@@ -137,11 +135,12 @@ def _vectors_in(source: VectorsByWord, words: list[str]) -> np.ndarray:
             "all vectors of source must have one dimension and length, got "
             f"{sorted(shapes)}"
         )
+    largest = np.finfo(np.float32).max
     for word, vector in found.items():
-        if not np.abs(vector).max(initial=0.0) <= LARGEST:
+        if not np.abs(vector).max(initial=0.0) <= largest:
             raise ValueError(
                 "all vectors of source must hold finite numbers of at most "
-                f"{LARGEST:g}, and that of {word!r} does not; leave such words out"
+                f"{largest:g}, unlike the vector of {word!r}; leave such words out"
             )
     zeros = np.zeros(shapes.pop() if shapes else 1)
     return np.array([found.get(word, zeros) for word in words])

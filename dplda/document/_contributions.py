@@ -2,17 +2,16 @@
 
 A unit is what the guarantee protects: one document, or all documents of one user.
 
-Mechanism (sampled Gaussian). Each round releases the sum of the contributions of the
-units in the batch. A contribution reads the documents of one unit, their topic weights
-and past releases only, and is clipped to an L2 norm that is checked in integers. One
-unit that is added, removed or emptied therefore changes the sum by at most the clipping
-bound.
+Mechanism: sampled Gaussian. Each round releases the sum of the contributions of a
+secret Poisson sample of the units. A contribution reads the documents of one unit,
+their topic weights and past releases only. It is clipped in L2, and its norm is checked
+in integers. One unit that is added, removed or emptied therefore changes the sum by at
+most the clipping bound.
 
-A document contributes the difference between its word-topic counts and what past
-releases predict. The sum over documents carries the same information. The contribution
-of one document, and with it the noise, is half as large. The contributions of a user's
-documents are added before the clip. ``docs/proofs_document.md`` describes the
-statistics and has the proof.
+A document contributes its word-topic counts minus the counts that past releases
+predict. The sum carries the same information as the sum of counts, but contributions,
+and thus the noise, are half as large. Contributions of a user's documents are added
+before they are clipped. ``docs/proofs_document.md`` has the statistics and the proof.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ from dplda.core._fold_in import (
     uniform_theta,
     update_theta,
 )
+from dplda.core._private_fit import Noise
 from dplda.document._document_budget import (
-    COUNTS,
     NORM,
     SCALE_UP,
-    TOTALS,
-    Noise,
+    WORD_TOPIC_COUNTS,
+    WORD_TOTALS,
     Round,
 )
 from dplda.document._private_side import (
@@ -57,22 +56,26 @@ from dplda.leaf._calm import interruptible
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._curator import Curator
 
-# accelerated, from the weights of the last round
+# Accelerated steps of the inference in a round, from the weights of the last round.
 INNER_STEPS = Steps(5, 0.01)
-STEPS_ANEW = Steps(15, INNER_STEPS.tolerance)  # accelerated, from equal weights
-# a tenth of the bound: the words of the first release keep 99.5% of it
+STEPS_ANEW = Steps(15, INNER_STEPS.tolerance)  # the same, from equal weights
+# The number of documents gets 1 / 10 of the clipping bound of the first word totals,
+# and the words keep 99.5% of it.
 COUNT_SHARE = 10
-DOCS_OF_A_USER = 10  # that are counted
-N_PIECES = 16  # of the words, which threads share; a public constant
-# of the radius: rounding lengthens less, on NIPS with 20 to 1000 topics
+DOCS_OF_A_USER = 10  # most documents of a user that are counted
+# Pieces of the words over which a squared length is summed. A public constant, because
+# the order of a sum may not depend on the documents or on the number of threads.
+N_PIECES = 16
+# Contributions are scaled to this share of the radius. Rounding to integers lengthens
+# them by less than the rest (NIPS with 20 to 1000 topics).
 NEARLY = 1 - 2**-12
 
 
 class Documents:
     """Private documents in memory: a `PrivateSide`.
 
-    Every attribute is private. A row of each is a function of that unit and of past
-    releases.
+    Every attribute is private except for `n_words` and `n_components`. A row of an
+    array is a function of one unit and of past releases.
 
     Parameters
     ----------
@@ -85,7 +88,7 @@ class Documents:
     n_jobs : int or None, default=None
         Number of threads. It never changes a result.
     theta : ndarray of shape (n_docs, padded), float32, or None, default=None
-        Topic weights, which the rounds improve in place; equal ones if None.
+        Topic weights, which the rounds change in place. None: equal weights.
 
     Attributes
     ----------
@@ -112,7 +115,7 @@ class Documents:
         self.theta = uniform_theta(n_docs, n_components) if theta is None else theta
         self.scale = np.ones(self.n_units)
         self._are_documents = bool((np.diff(unit_ptr) == 1).all())
-        self._all_columns: sp.csc_array | None = None  # of `X`, once they were needed
+        self._all_columns: sp.csc_array | None = None  # `X` by column, made when needed
 
     @classmethod
     def from_counts(
@@ -122,10 +125,10 @@ class Documents:
         n_jobs: int | None,
         users: np.ndarray | None = None,
     ) -> Documents:
-        """Documents with equal topic weights, at their own lengths.
+        """Documents with equal topic weights and without scaling.
 
-        `users` (n_docs,) are the numbers of the documents' users. None: each document
-        is a unit.
+        `users` (n_docs,) has the number of each document's user. None: each document is
+        a unit.
         """
         unit_ptr = np.arange(X.shape[0] + 1)
         if users is not None:
@@ -134,10 +137,7 @@ class Documents:
         return cls(single_precision(X), unit_ptr.astype(np.int64), n_components, n_jobs)
 
     def unit_counts(self, units: slice = slice(None)) -> sp.csr_array:
-        """Word counts of consecutive units, float32: those of their documents.
-
-        The counts of a unit's documents are added.
-        """
+        """Word counts of consecutive units, float32, added over a unit's documents."""
         begin, end, _ = units.indices(self.n_units)
         ptr = self.unit_ptr[begin : end + 1]
         are_all = len(ptr) > self.n_units
@@ -149,7 +149,7 @@ class Documents:
         return single_precision(adds @ rows)
 
     def lengths(self, weight: np.ndarray) -> np.ndarray:
-        """L2 norms of the word counts of each unit, times word weights, (n_units,)."""
+        """L2 norm of each unit's word counts times word weights, (n_units,)."""
         squared_weight = weight.astype(float) ** 2
 
         def measure(units: slice) -> np.ndarray:
@@ -160,7 +160,7 @@ class Documents:
         return np.concatenate([np.zeros(0), *in_threads(measure, blocks, self.n_jobs)])
 
     def rows_of(self, units: np.ndarray) -> np.ndarray:
-        """The documents of `units`, in order; `units` itself if each is one."""
+        """Rows of the documents of `units`, in order."""
         if self._are_documents:
             return units
         first = self.unit_ptr[units]
@@ -183,7 +183,7 @@ class Documents:
         yield self.X
 
     def close(self) -> None:
-        """Nothing: they go with the last name of them."""
+        """Do nothing: Python frees the arrays."""
 
     def sum_words(
         self, units: np.ndarray | None, *, weight: np.ndarray, norm: float, radius: int
@@ -191,7 +191,7 @@ class Documents:
         X = self.unit_counts()
         threads = n_threads(self.n_jobs)
         longest = int(np.diff(X.indptr).max(initial=0))
-        # integer sums have no order: the result does not depend on the threads
+        # the order of integer sums does not matter, nor does the number of threads
         parts = np.zeros((threads, self.n_words), np.int64)
         _variational.add_word_totals(
             X.indptr,
@@ -216,7 +216,7 @@ class Documents:
         return np.array([n_docs.sum(), np.count_nonzero(n_docs)])
 
     def infer(self, units: np.ndarray, inference: RoundInference) -> None:
-        """Improve the topic weights of `units`, as `inference` says."""
+        """Infer the topic weights of `units`, in place."""
         rows = self.rows_of(units)
         if inference.by_e_step:
             are_all = len(rows) == self.X.shape[0]
@@ -254,7 +254,7 @@ class Documents:
             return total
         n_docs = np.diff(self.unit_ptr)[units]
         shift = integer_shift(tables.norm, tables.radius)
-        most = tables.radius >> shift  # a longer contribution is taken out again
+        most = tables.radius >> shift  # longest contribution that may stay in the sum
         goal = NEARLY * most
         # from the length of a unit's counts in floats to its length in the sum
         factor = self.scale[units] / tables.norm
@@ -270,12 +270,13 @@ class Documents:
         _variational.clip_scales(lengths, factor, most, goal, scale)
         has_several = n_docs > 1
         if has_several.any():
-            # their lengths are bounds: what is missing is known from their squares
+            # `lengths` only bounds units of several documents. The lengths of their
+            # integers are exact.
             squares = adding.squares(entries, np.where(has_several, scale, 0))
             longer = np.minimum(scaled_to(goal, squares, scale), most * factor)
             scale = np.where(has_several, longer, scale).astype(np.float32)
-        # A unit whose integers exceed the radius is taken out. It gets a second try:
-        # its entries alone, of the same copies.
+        # A unit whose integers exceed the radius is taken out of the sum. It is added
+        # once more at a smaller scale, from the same copies of its entries.
         for _ in range(2):
             squares = adding.add(entries, scale)
             too_long = squares > most**2
@@ -289,7 +290,7 @@ class Documents:
     def sum_halves(
         self, units: np.ndarray, halves: Halves, upweight: np.ndarray | None = None
     ) -> np.ndarray:
-        # each document twice: its words of the first half, and the others
+        # each document becomes two: its words in the first half, and its other words
         X = self.X
         rows = np.repeat(np.arange(0, 2 * X.shape[0], 2), np.diff(X.indptr))
         rows += ~halves.first[X.indices]
@@ -299,10 +300,10 @@ class Documents:
         both.scale = self.scale
         both.infer(units, halves.inference)
         theta = both.theta[:, : self.n_components]
-        theta /= theta.sum(axis=1, keepdims=True)  # these are near to 1
+        theta /= theta.sum(axis=1, keepdims=True)  # the sums are near 1
         theta[np.diff(parts.indptr) == 0] = halves.shares  # nothing is inferred
         draw_near(theta, halves.shares, halves.bound)
-        # a half of the words meets the topic weights of the other one
+        # the words of one half get the topic weights that the other half infers
         swapped = both.theta.reshape(-1, 2, both.theta.shape[1])[:, ::-1]
         both.theta = np.ascontiguousarray(swapped).reshape(both.theta.shape)
         return both.sum_topics(units, halves.tables, upweight)
@@ -310,15 +311,15 @@ class Documents:
     def _columns(self, rows: np.ndarray) -> sp.csc_array:
         """A copy of the counts of `rows` by column, with one entry for each cell.
 
-        All passes of a sum read this copy. A document whose entry stood twice would be
-        longer than its sum of squares says.
+        All passes of a sum read this copy. With two entries for a cell, a document
+        would be longer than the sum of its squared entries.
         """
         if len(rows) < self.X.shape[0]:
             threads = n_threads(self.n_jobs)
             X = self.X
             arrays = by_column(X.indptr, X.indices, X.data, rows, self.n_words, threads)
             columns = sp.csc_array(arrays, shape=(len(rows), self.n_words))
-            # none, unless the caller's arrays changed during the call
+            # there are duplicates only if the caller's arrays change during the call
             columns.sum_duplicates()
             return columns
         if self._all_columns is None:
@@ -328,17 +329,17 @@ class Documents:
 
 
 class Entries(NamedTuple):
-    """Word counts by column, an entry for each document and each of its words."""
+    """Word counts by column: one entry for each document and word; private."""
 
     indptr: np.ndarray  # first entry of each word
-    documents: np.ndarray
-    counts: np.ndarray
-    units: np.ndarray  # of the documents
-    sums: np.ndarray  # of products of an entry's topics, which the measure fills in
+    documents: np.ndarray  # document of each entry
+    counts: np.ndarray  # word count of each entry
+    units: np.ndarray  # unit of each entry
+    sums: np.ndarray  # sum over topics of theta times factor; `Adding.measure` sets it
 
     @classmethod
     def of_documents(cls, columns: sp.csc_array, n_docs: np.ndarray) -> Entries:
-        """Those of the documents of units, which have `n_docs` (n_units,) each."""
+        """All entries of `columns`; unit u has `n_docs[u]` consecutive documents."""
         documents = columns.indices
         units = documents
         if (n_docs != 1).any():
@@ -348,11 +349,10 @@ class Entries(NamedTuple):
         return cls(columns.indptr, documents, columns.data, units, sums)
 
     def of_units(self, units: np.ndarray) -> Entries:
-        """Those of the units in the mask `units` (n_units,)."""
-        kept = units[self.units]
-        n_before = np.append(0, np.cumsum(kept))
+        """The entries of the units in the mask `units` (n_units,)."""
+        kept = np.flatnonzero(units[self.units])  # few
         return Entries(
-            n_before[self.indptr].astype(np.int32),
+            np.searchsorted(kept, self.indptr).astype(np.int32),
             self.documents[kept],
             self.counts[kept],
             self.units[kept],
@@ -361,10 +361,11 @@ class Entries(NamedTuple):
 
 
 class Adding:
-    """The passes over entries that make up a sum of topics.
+    """The passes over entries that compute a sum of topics.
 
-    `theta` has the topic weights of the documents, as of `in_16_bits`. Integers are
-    added to `total`, without the last `shift` bits of the radius.
+    `theta` holds the topic weights of the documents as `in_16_bits` returns them. The
+    passes add integers to `total`. The integers lack the last `shift` bits of the
+    radius.
     """
 
     def __init__(
@@ -387,14 +388,13 @@ class Adding:
         self._threads = threads
 
     def measure(self, entries: Entries) -> np.ndarray:
-        """Squared lengths of the units, in floats, and the sums of the entries.
+        """Squared lengths of the units in floats, (n_pieces, n_units).
 
-        The lengths are (n_pieces, n_units), a sum for each piece of the words: their
-        order does not depend on the threads, and which words they hold does not depend
-        on the documents.
+        There is one sum for each piece of the words. The pieces depend neither on the
+        documents nor on the number of threads. Also sets the sums of the entries.
         """
         shape = (1, 2 * len(entries.counts))
-        if self._in_one_chunk:  # then a column is done at once
+        if self._in_one_chunk:  # the kernel then works column by column
             longest = int(np.diff(entries.indptr).max())
             shape = (self._threads, 2 * longest)
         scratch = np.empty(shape, np.float32)
@@ -416,11 +416,11 @@ class Adding:
         return lengths
 
     def add(self, entries: Entries, scale: np.ndarray) -> np.ndarray:
-        """Add the integers of units to the total; their squared lengths (n_units,)."""
+        """Add the units' integers to the total; return their squared lengths."""
         return self._pass(entries, scale, 1)
 
     def take_out(self, entries: Entries, scale: np.ndarray) -> None:
-        """Subtract what `add` has added."""
+        """Subtract the integers that `add` has added."""
         self._pass(entries, scale, -1)
 
     def squares(self, entries: Entries, scale: np.ndarray) -> np.ndarray:
@@ -450,9 +450,9 @@ class Adding:
 
 
 def draw_near(theta: np.ndarray, shares: np.ndarray, bound: float) -> None:
-    """Draw each row toward the shares until it is at most `bound` away, in L2.
+    """Move each row toward the shares until its L2 distance is at most `bound`.
 
-    In place. `theta` is (n_docs, n_components), and `shares` (n_components,).
+    `theta` (n_docs, n_components) changes in place; `shares` is (n_components,).
     """
     away = theta - shares
     length = np.sqrt(np.einsum("dk,dk->d", away, away))
@@ -461,15 +461,16 @@ def draw_near(theta: np.ndarray, shares: np.ndarray, bound: float) -> None:
 
 
 def scaled_to(length: float, squares: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """The scales that bring units to `length`, from their squares at `scale`."""
+    """Scales that give the units this length; `squares` are those at `scale`."""
     return length / np.sqrt(np.maximum(squares, 1)) * scale
 
 
 def integer_shift(norm: float, radius: int) -> int:
-    """How many bits of the `radius` the integers of a contribution leave out; public.
+    """Number of last bits of `radius` that the integers of a contribution lack; public.
 
-    The radius keeps 15 bits: most integers then have 16. Without noise, where the norm
-    is that of the longest document, a token keeps 10 bits, and the radius 20 at most.
+    The radius keeps 15 bits, so that most integers have 16. Without noise, `norm` is
+    the length of the longest document. A token then keeps 10 bits, and the radius at
+    most 20.
     """
     bits = radius.bit_length()
     of_norm = int(np.frexp(norm)[1])
@@ -481,18 +482,22 @@ def release_word_totals(
     mechanisms: Sequence[Noise],
     curator: Curator,
     rules: Rules,
-    most: int = 1,
+    most_docs: int = 1,
 ) -> tuple[WordTotals, np.ndarray]:
-    """Word totals and word weights (n_words,), from two releases.
+    """Release word totals twice; return their mean and the word weights (n_words,).
 
-    The first release sets the weights, the second uses them. The first one also counts
-    the documents, at most `most` of a unit.
+    The first release gives the word weights, and counts at most `most_docs` documents
+    of a unit. The second release uses the weights.
     """
-    one, other = mechanisms
-    first = release_first_totals(documents, one, curator, rules, most)  # public
+    first_mechanism, second_mechanism = mechanisms
+    first = release_first_totals(
+        documents, first_mechanism, curator, rules, most_docs
+    )  # public
     weight = rules.word_weights(first)  # public
-    second = release_second_totals(documents, weight, other, curator, rules)  # public
-    # documents are scaled slightly differently in the two
+    second = release_second_totals(
+        documents, weight, second_mechanism, curator, rules
+    )  # public
+    # the two releases scale documents slightly differently
     before = max(float(first.noisy.sum()), 1e-12)
     after = max(float(second.noisy.sum()), 1e-12)
     ratio = float(np.clip(after / before, 1 / SCALE_UP, SCALE_UP))
@@ -505,60 +510,68 @@ def release_first_totals(
     mechanism: Noise,
     curator: Curator,
     rules: Rules,
-    most: int,
+    most_docs: int,
 ) -> WordTotals:
-    """Word totals where all words weigh the same, and the number of documents.
+    """Release word totals without word weights, and the number of documents.
 
-    The numbers of documents and, where a unit may have several, of units share the
-    bound with the words.
+    One clipping bound holds for the words, the number of documents and, if units may
+    have several documents, the number of units with words.
     """
     weight = np.ones(documents.n_words)  # public
     rules.rescale(documents, weight)  # private
     norm = rules.bound(documents, NORM)  # public
     radius = mechanism.radius  # public
     share = radius // COUNT_SHARE  # public
-    of_words = rules.rest(radius, share)  # public
+    words_radius = rules.rest(radius, share)  # public
     with interruptible():
         total = documents.sum_words(
-            None, weight=weight, norm=norm * of_words / radius, radius=of_words
+            None, weight=weight, norm=norm * words_radius / radius, radius=words_radius
         )  # private
-    n_docs, n_units = documents.count_documents(most)  # private
-    if most == 1:
-        each = share  # public
-        value = np.concatenate([[each * n_docs], total])  # private
+    exact_docs, exact_units = documents.count_documents(most_docs)  # private
+    if most_docs == 1:
+        per_doc = share  # public
+        value = np.concatenate([[per_doc * exact_docs], total])  # private
     else:
-        each = radius // (15 * most)  # public
+        per_doc = radius // (15 * most_docs)  # public
         value = np.concatenate(
-            [[each * n_docs], total, [each * most * n_units]]
+            [[per_doc * exact_docs], total, [per_doc * most_docs * exact_units]]
         )  # private
     # One unit moves `value` by at most `radius` in L2: its word counts, added over its
-    # documents, are clipped to `of_words` in integers, and its scale depends on itself
-    # only. Its documents, and with users itself, count at most each * most, the square
-    # of which is at most share**2, or half of it.
-    noisy = curator.release(value, mechanism, label=TOTALS, round=0)  # public
-    counted, more = 0.0, math.inf  # under so much noise nothing is counted
-    n_units, n_units_std = math.nan, math.nan
-    if each:
-        of_unit = each * most
-        n_units = int(noisy[0 if most == 1 else -1]) / of_unit
-        n_units_std = mechanism.scale / of_unit
-        docs, units = max(int(noisy[0]), 0), max(int(noisy[-1]), 0)
-        error = mechanism.scale
-        counted, more = (
-            n / each if most == 1 else rules.n_norms(n / each, m / (each * most))
-            for n, m in [(docs, units), (docs + error, units + error)]
-        )
-    unit = norm / radius / weight
-    values = noisy[1 : 1 + len(weight)] * unit
+    # documents, are clipped to `words_radius` in integers, and its scale depends on
+    # itself only. Its documents move the first cell by at most per_doc * most_docs, and
+    # with users it moves the last cell by as much. The square of this number is at most
+    # share**2, or half of it with users.
+    noisy = curator.release(value, mechanism, label=WORD_TOTALS, round=0)  # public
+    n_docs = 0.0
+    n_docs_error = math.inf
+    n_units = math.nan
+    n_units_std = math.nan
+    if per_doc:  # else the noise hides these numbers
+        per_unit = per_doc * most_docs
+        noisy_units = noisy[0] if most_docs == 1 else noisy[-1]
+        n_units = int(noisy_units) / per_unit
+        n_units_std = mechanism.scale / per_unit
+
+        def number_of_norms(error: float) -> float:
+            """Documents, or norms of users, if the noise were lower by `error`."""
+            n_docs = (max(int(noisy[0]), 0) + error) / per_doc
+            if most_docs == 1:
+                return n_docs
+            return rules.n_norms(n_docs, (max(int(noisy_units), 0) + error) / per_unit)
+
+        n_docs = number_of_norms(0)
+        n_docs_error = number_of_norms(mechanism.scale) - n_docs
+    granularity = norm / radius / weight
+    values = noisy[1 : 1 + len(weight)] * granularity
     return WordTotals(
-        values,
-        mechanism.scale * unit,
-        float(values.mean()),
-        counted,
-        more - counted,
-        rules.doc_length(max(float(values.sum()), 0.0) / max(counted, 1.0)),
-        n_units,
-        n_units_std,
+        noisy=values,
+        noise_scale=mechanism.scale * granularity,
+        mean=float(values.mean()),
+        n_docs=n_docs,
+        n_docs_error=n_docs_error,
+        doc_length=rules.doc_length(max(float(values.sum()), 0.0) / max(n_docs, 1.0)),
+        n_units=n_units,
+        n_units_std=n_units_std,
     )
 
 
@@ -569,7 +582,7 @@ def release_second_totals(
     curator: Curator,
     rules: Rules,
 ) -> WordTotals:
-    """Word totals where words have the weights of the first release."""
+    """Release word totals with the word weights of the first release."""
     rules.rescale(documents, weight)  # private
     norm = rules.bound(documents, NORM)  # public
     radius = mechanism.radius  # public
@@ -580,22 +593,22 @@ def release_second_totals(
     # One unit moves `total` by at most `radius` in L2: its word counts, added over its
     # documents, are clipped to `radius` in integers, and its scale depends on itself
     # and on released weights only.
-    noisy = curator.release(total, mechanism, label=TOTALS, round=1)  # public
-    unit = norm / radius / weight
-    values = noisy * unit
-    return WordTotals(values, mechanism.scale * unit, float(values.mean()))
+    noisy = curator.release(total, mechanism, label=WORD_TOTALS, round=1)  # public
+    granularity = norm / radius / weight
+    values = noisy * granularity
+    return WordTotals(values, mechanism.scale * granularity, float(values.mean()))
 
 
 def release_round(
-    total: np.ndarray, step: Round, curator: Curator, n_jobs: int | None
+    total: np.ndarray, this_round: Round, curator: Curator, n_jobs: int | None
 ) -> np.ndarray:
-    """The sum of a round's contributions with noise, which takes its place; public."""
+    """Add noise to the sum of a round's contributions, in place; public."""
     return curator.release(
         total,
-        step.mechanism,
-        label=COUNTS,
-        round=step.stream,
-        sampling_probability=step.rate,
+        this_round.mechanism,
+        label=WORD_TOPIC_COUNTS,
+        round=this_round.stream,
+        sampling_probability=this_round.rate,
         overwrite_value=True,
         n_jobs=n_jobs,
     )
@@ -604,21 +617,24 @@ def release_round(
 def release_totals_again(
     documents: PrivateSide,
     weight: np.ndarray,
-    step: Round,
+    this_round: Round,
     curator: Curator,
     n_jobs: int | None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Noisy word totals and their noise scale, (n_words,) each, in place of topics."""
-    mechanism = step.mechanism  # public
-    rates = np.full(documents.n_units, step.rate)  # private
-    units = curator.sample(rates, round=step.t - 1)  # secret
+    """Release word totals in a round instead of topics; with their noise scale.
+
+    Both have shape (n_words,) and are public.
+    """
+    mechanism = this_round.mechanism  # public
+    rates = np.full(documents.n_units, this_round.rate)  # private
+    units = curator.sample(rates, round=this_round.number - 1)  # secret
     with interruptible():
         total = documents.sum_words(
-            units, weight=weight, norm=step.norm, radius=mechanism.radius
+            units, weight=weight, norm=this_round.norm, radius=mechanism.radius
         )  # private
     # One unit moves `total` by at most `radius` in L2: its word counts are clipped to
     # `radius` in integers, and its scale depends on itself and on released weights
-    # only. That the round is one for totals depends on past releases only.
-    noisy = release_round(total, step, curator, n_jobs)  # public
-    unit = step.norm / mechanism.radius / step.rate / weight
-    return noisy * unit, mechanism.scale * unit
+    # only. Past releases alone decide that the round releases totals.
+    noisy = release_round(total, this_round, curator, n_jobs)  # public
+    granularity = this_round.norm / mechanism.radius / this_round.rate / weight
+    return noisy * granularity, mechanism.scale * granularity

@@ -1,8 +1,8 @@
 """Runs the tasks of a fit of shards on the workers of a dask.distributed cluster.
 
 A task is a pure function of files and of its arguments: messages, and results of
-earlier tasks. Dask keeps each result on the worker that computed it. What a lost worker
-had, Dask computes once more from the tasks behind it, with the same bits.
+earlier tasks. Dask keeps each result on the worker that computed it. If a worker is
+lost, Dask computes its results again from earlier tasks, with the same bits.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ from dplda._version import __version__
 from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivateDataWarning
 
-NO_WORKERS = 300.0  # seconds without any worker, after which a fit does not begin
+NO_WORKERS = 300.0  # seconds that a fit waits for a first worker
 LOCAL = ("tls://", "tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:", "inproc://")
 
 
 class Sealed:
-    """Private values on their way.
+    """A private value that travels between processes, as a pickle.
 
-    A worker that fails writes the repr of arguments to its log.
-
-    Whoever opens it gets a copy of its own: no task can change what another one reads.
-    Arrays beside it would arrive read-only and at any address, even at odd ones.
+    A worker that fails writes the repr of its arguments to its log; this repr shows
+    nothing. Each `open` makes a copy, so that no task can change the value for another.
+    Dask would deliver a bare array read-only and possibly unaligned.
     """
 
     def __init__(self, fit: str, data: bytes) -> None:
@@ -61,14 +60,14 @@ class Sealed:
 def run(
     version: str, fit: str, function: Callable[..., object], *arguments: Sealed
 ) -> Sealed:
-    """Run a task on a worker. Errors name the worker."""
+    """Run a task on a worker; errors name the worker."""
     from distributed import get_worker
 
     address = get_worker().address
     if version != __version__:  # the worker came after the fit began
         raise _other_version(version, address, __version__)
     try:
-        # else n_jobs counts as 1 in a child of a nanny
+        # otherwise joblib takes n_jobs as 1 in a process that a nanny has started
         with joblib.parallel_config("threading"):
             return Sealed.of(
                 fit, function(*(argument.open() for argument in arguments))
@@ -79,10 +78,9 @@ def run(
 
 
 def wipe(fit: str) -> None:
-    """Wipe what this process still holds of a fit.
+    """Wipe all private values of a fit that this process still holds.
 
-    Dask keeps the arguments of tasks in a log for developers, and those of lost workers
-    for long.
+    Dask keeps arguments of tasks in a log for developers, and for lost workers.
     """
     for kept in gc.get_objects():
         if type(kept) is Sealed and kept.fit == fit:
@@ -91,7 +89,7 @@ def wipe(fit: str) -> None:
 
 @runtime_checkable
 class Client(Protocol):
-    """What is asked of a `distributed.Client`."""
+    """The methods of `distributed.Client` that are used here."""
 
     def wait_for_workers(self, n_workers: int, *, timeout: float) -> object: ...
 
@@ -109,17 +107,17 @@ class Client(Protocol):
 
 
 class DaskEngine:
-    """The workers of a cluster.
+    """An `Engine` that runs tasks on the workers of a cluster.
 
     Parameters
     ----------
     client : distributed.Client
-        Client of the cluster.
+        The client.
     """
 
     def __init__(self, client: Client) -> None:
         client.wait_for_workers(1, timeout=NO_WORKERS)
-        # what is asked of them is in Python itself: a worker without dplda can answer
+        # a function of Python itself, so that a worker without dplda can answer
         found = client.run(
             pkgutil.resolve_name, "dplda._version:__version__", on_error="return"
         )
@@ -139,7 +137,10 @@ class DaskEngine:
             )
 
     def submit(self, function: Callable[..., object], *arguments: object) -> object:
-        """Begin a task on the worker with most of its arguments, unless others idle."""
+        """Begin a task.
+
+        Dask takes the worker that holds most of the arguments, unless it is busy.
+        """
         from distributed import Future
 
         sent = [
@@ -147,29 +148,26 @@ class DaskEngine:
             for each in arguments
         ]
         with warnings.catch_warnings():
-            # a table, sent once a round
+            # Dask warns of large arguments; a table is sent once a round
             warnings.filterwarnings("ignore", "Sending large graph")
             return self._client.submit(
                 run, __version__, self._fit, function, *sent, pure=False
             )
 
     def gather(self, tasks: Iterable[object]) -> Iterator[Any]:
-        """The results of tasks, in order.
-
-        The cluster forgets each before the next one is sent.
-        """
+        """The results of tasks, in order; the cluster forgets each when it is sent."""
         waiting: deque[Any] = deque(tasks)  # futures
         while waiting:
             yield waiting.popleft().result().open()
 
     def close(self) -> None:
-        """Wipe what this process and the scheduler still hold of private values."""
+        """Wipe all private values that this process and the scheduler still hold."""
         self._wipe()
 
 
 def _wipe_everywhere(client: Client, fit: str) -> None:
     wipe(fit)
-    with suppress(Exception):  # a cluster that is gone
+    with suppress(Exception):  # the cluster may be gone
         client.run_on_scheduler(wipe, fit)
 
 

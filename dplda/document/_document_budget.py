@@ -1,7 +1,6 @@
 """The privacy of a document-level fit: mechanisms, schedule, plan and guarantee.
 
-Everything here is a function of public constants. Neither the data nor a release enters
-it.
+Everything here is a function of public parameters, and of neither data nor releases.
 """
 
 from __future__ import annotations
@@ -11,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dplda.core._private_fit import make_guarantee
+from dplda.core._private_fit import Noise, make_guarantee
+from dplda.core._signal import FEWEST_WITH_TEST
 from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT
 from dplda.privacy import (
     Gaussian,
@@ -33,44 +33,44 @@ from dplda.privacy._mechanisms import (
     MIN_RADIUS,
     NOISE_VARIANCE,
     ROUNDING_VARIANCE,
-    DiscreteGaussian,
     NoNoise,
 )
 from dplda.privacy._sums import ALONE, Shares
 
-TOTALS = "word totals"
-COUNTS = "word-topic counts"
+WORD_TOTALS = "word totals"
+WORD_TOPIC_COUNTS = "word-topic counts"
 
-# Of the budget, for the releases of word totals before round 1. A share that grows to
-# 0.75 for few documents changes perplexity by -0.3% to +2.4% (300 documents of KOS, BBC
-# and NIPS, and all of them, at epsilon 0.5, 1 and 4).
+# Figures like -2 / -1 are points of the share of the gap, at epsilon 1 and 4, that a
+# change gives (docs/results.md).
+# Share of the budget for the two releases of word totals before round 1. 0.1: -3 / -3.
+# A share that grows to 0.75 for few documents changes perplexity by -0.3% to +2.4% (300
+# documents of KOS, BBC and NIPS, and all of them, at epsilon 0.5, 1 and 4).
 SHARE_OF_TOTALS = 0.25
-# Figures like -2 / -1 are points of the share of the gap that a change gives, at
-# epsilon 1 and 4 (docs/results.md). SHARE_OF_TOTALS 0.1: -3 / -3.
-# noise multiplier; word totals are useless there and cost almost nothing
+# Largest noise multiplier of word totals: useless there, and almost free.
 LARGEST_TOTALS = 5000.0
-# noise multiplier of a round; more leaves no signal on the integer grid
+# Largest noise multiplier of a round: more leaves no signal on the integer grid.
 LARGEST_NOISE = math.isqrt(NOISE_VARIANCE - ROUNDING_VARIANCE) // MIN_RADIUS
-SMALLEST_NOISE = 1e-4  # below what the integer grid can express
-# L2 that documents are scaled to; with 3 and 12, perplexity of KOS moves below 0.1%
+# Smallest noise multiplier that the integer grid can express.
+SMALLEST_NOISE = math.sqrt(NOISE_VARIANCE - ROUNDING_VARIANCE) / MAX_RADIUS
+# L2 norm to which documents are scaled. 3, 12: perplexity of KOS changes by below 0.1%
 NORM = 6.0
-# short documents count at most five times; 1: 0 / 0, where documents are long
+# Largest factor by which short documents are scaled. 1: 0 / 0, with long documents
 SCALE_UP = 5.0
-CLIP = 0.4  # clipping bound of a round, over NORM; 0.3: -2 / -2, 0.55: -9 / -2
-# round t without sampling gets a budget like t to this power; 0: -2 / -1
+CLIP = 0.4  # clipping bound of a round, over NORM. 0.3: -2 / -2, 0.55: -9 / -2
+# Without sampling, the budget of round t grows like t to this power. 0: -2 / -1
 LATER_BUDGET = 0.75
-# of sampling; far below it, accounting takes minutes and then overflows
+# Smallest sampling rate: far below it, accounting takes minutes and then overflows.
 SMALLEST_RATIO = 1e-8
-TESTED = 40  # of so many rounds one tests the topics, and two at least
-FEWEST_WITH_TEST = 8  # rounds of a fit whose topics are tested
-FEWEST_ROUNDS, MOST_ROUNDS = 80, 400  # by default (docs/decisions.md, record 14)
-# in which a document takes part by default, as long as these limits allow it
-N_PASSES = FEWEST_ROUNDS
+TESTED = 40  # one round in so many tests the topics, but at least two rounds
+# Limits of the default number of rounds (docs/decisions.md, record 14).
+FEWEST_ROUNDS = 80
+MOST_ROUNDS = 400
+N_PASSES = FEWEST_ROUNDS  # default number of rounds in which a document takes part
 
 EXACT = "word totals and word-topic counts, some or all of them exact, without noise"
 PUBLIC_START = (
     "prior_components is public and was not made of the private documents, or only of "
-    "releases that are charged besides"
+    "releases that are charged in addition"
 )
 PUBLIC_VECTORS = "word_vectors is public, and was not made of the private documents"
 OTHER_DOCUMENTS = (
@@ -79,22 +79,19 @@ OTHER_DOCUMENTS = (
 )
 
 
-Noise: TypeAlias = DiscreteGaussian | NoNoise
-
-
 class Round(NamedTuple):
-    """What is fixed before a round begins; public."""
+    """The settings of a round, fixed before it begins; public."""
 
-    t: int  # its number, from 1
-    stream: int  # the number of its noise stream
-    mechanism: Noise  # its noise
+    number: int  # from 1
+    stream: int  # number of the noise stream
+    mechanism: Noise  # noise of the released sum
     rate: float  # highest probability with which a unit takes part
-    norm: float  # its clipping bound, in L2
-    power: float  # tempering power of the word factor
-    n: int  # rounds in the average after this one
-    n_last: int  # rounds in the average after the last one of the fit
-    for_totals: bool  # whether it releases word totals
-    for_test: bool  # whether it tests the topics
+    norm: float  # clipping bound, in L2
+    power: float  # tempering power of p(word | topic)
+    n_in_average: int  # rounds of topics up to this one, which the average holds
+    n_in_last_average: int  # rounds of topics in the whole fit
+    for_totals: bool  # whether the round releases word totals
+    for_test: bool  # whether the round tests the topics
 
 
 @dataclass(frozen=True)
@@ -108,8 +105,8 @@ class DocumentBudget:
     noise_multiplier: float  # of an average round; 0 without noise
     # standard deviation of a cell of the average of all rounds, over `NORM`
     noise: float
-    # Further attempts that are charged, each as a round without sampling: a unit that
-    # is in the sample of a failed attempt is in that of the next one.
+    # Further attempts that are charged if parties are lost. Each is charged as a round
+    # without sampling: a unit in the sample of a failed attempt is in the next sample.
     n_spare: int = 0
 
     @property
@@ -118,26 +115,23 @@ class DocumentBudget:
         return self.rounds[0].exact
 
     def plan(self, n_done: int, n_rounds: int) -> list[tuple[str, Event]]:
-        """Labels and events of `n_rounds` rounds after `n_done` earlier ones.
-
-        They are in order.
-        """
+        """Label and event of each release of the `n_rounds` rounds after `n_done`."""
         events: dict[Noise, Event] = {}  # equal events are one object
         plan: list[tuple[str, Event]] = []
         if n_done == 0:
-            plan = [(TOTALS, mechanism.event) for mechanism in self.totals]
-        for t in range(n_done + 1, n_done + n_rounds + 1):
-            mechanism = self.mechanism_of(t)
+            plan = [(WORD_TOTALS, mechanism.event) for mechanism in self.totals]
+        for number in range(n_done + 1, n_done + n_rounds + 1):
+            mechanism = self.mechanism_of(number)
             if mechanism not in events:
                 events[mechanism] = sampled(mechanism.event, self.subsampling_ratio)
-            plan.append((COUNTS, events[mechanism]))
+            plan.append((WORD_TOPIC_COUNTS, events[mechanism]))
         if self.n_spare:
             loudest = max(self.rounds, key=attrgetter("radius"))
             plan.extend([(SPARE, loudest.event)] * self.n_spare)
         return plan
 
     def mechanism_of(self, t: int) -> Noise:
-        """The mechanism of round t, from 1; later ones equal the last of the budget."""
+        """The mechanism of round `t`, from 1; after the last, the last one repeats."""
         return self.rounds[min(t, len(self.rounds)) - 1]
 
     def schedule(
@@ -148,12 +142,13 @@ class DocumentBudget:
         share_for_totals: float,
         powers: tuple[float, float],
     ) -> list[Round]:
-        """The next `n_rounds` rounds after `n_done` earlier ones; public.
+        """The `n_rounds` rounds after the first `n_done`; public.
 
-        The last rounds test the topics. `share_for_totals` of the others release word
-        totals, spread evenly, but never the first one: an average could be left without
-        any counts. The tempering power grows from the first of `powers` to the second,
-        so that early noise in a word's row does not reinforce itself.
+        The last rounds of a fit test the topics. Of the others, the share
+        `share_for_totals` releases word totals. These rounds are spread evenly and
+        never include round 1, because an average needs a round of topics. The tempering
+        power grows from the first of `powers` to the second, so that early noise in a
+        word's row does not reinforce itself.
         """
         max_iter = len(self.rounds)
         tests = n_tests(max_iter) * (not self.exact)
@@ -161,36 +156,36 @@ class DocumentBudget:
         low, high = powers
 
         def n_learning(t: int) -> int:
-            """Rounds among the first t that do not test."""
+            """Rounds without a test among the first t."""
             return t - min(max(t - learning, 0), tests)
 
         def n_topics(t: int) -> int:
             """Rounds of topics among the first t."""
             return n_learning(t) - int(n_learning(t) * share_for_totals)
 
-        steps = []
-        for t in range(n_done + 1, n_done + n_rounds + 1):
-            for_test = learning < t <= max_iter
-            for_totals = not for_test and n_topics(t) == n_topics(t - 1)
-            progress = min(1.0, (t - 1) / learning)
-            step = Round(
-                t=t,
-                stream=len(self.totals) + t,
-                mechanism=self.mechanism_of(t),
+        schedule = []
+        for number in range(n_done + 1, n_done + n_rounds + 1):
+            for_test = learning < number <= max_iter
+            for_totals = not for_test and n_topics(number) == n_topics(number - 1)
+            progress = min(1.0, (number - 1) / learning)
+            this_round = Round(
+                number=number,
+                stream=len(self.totals) + number,
+                mechanism=self.mechanism_of(number),
                 rate=self.subsampling_ratio,
                 norm=NORM if for_totals else CLIP * NORM,
                 power=low + (high - low) * progress,
-                n=n_topics(t),
-                n_last=n_topics(max_iter),
+                n_in_average=n_topics(number),
+                n_in_last_average=n_topics(max_iter),
                 for_totals=for_totals,
                 for_test=for_test,
             )
-            steps.append(step)
-        return steps
+            schedule.append(this_round)
+        return schedule
 
 
 def n_tests(max_iter: int) -> int:
-    """How many of the rounds test the topics: the last ones."""
+    """Number of rounds, at the end of a fit, that test the topics."""
     if max_iter < FEWEST_WITH_TEST:
         return 0
     return max(2, round(max_iter / TESTED))
@@ -207,12 +202,17 @@ def document_budget(
     n_passes: int = N_PASSES,
     shares: Shares = ALONE.shares,
 ) -> DocumentBudget:
-    """The budget of a total epsilon, or of a noise multiplier if `epsilon` is None.
+    """The mechanisms of a fit with a total `epsilon`, or with a `noise_multiplier`.
 
-    The plan that runs costs at most `epsilon`. By default a document takes part
-    `n_passes` times, but there are 80 to 400 rounds. With fewer rounds at a small rate,
-    most documents would hardly take part. More rounds than 400 gain little for their
-    time (`benchmarks/fits.py`).
+    Exactly one of the two is given. The plan of the result costs at most `epsilon` at
+    `delta`. `max_iter` None takes as many rounds as let each document take part
+    `n_passes` times, from 80 to 400: with fewer, most documents would hardly take part
+    at a small rate; more gain little for their time (`benchmarks/fits.py`).
+
+    Raises
+    ------
+    ValueError
+        If `epsilon` does not pay for `max_iter` rounds with any signal.
     """
     if max_iter is None:
         enough = max(FEWEST_ROUNDS, round(n_passes / subsampling_ratio))
@@ -241,38 +241,36 @@ def document_budget(
     while multiplier > LARGEST_NOISE:
         most = math.floor(most * (LARGEST_NOISE / multiplier) ** 2)
         multiplier = noise_of(most) if most else 0.0
-    if most < max_iter:  # a few more, if the steps of the integer grid allow it
+    if most < max_iter:  # a few more if rounding to the integer grid allows it
         paid = f"about max_iter={most} rounds at most" if most else "not even one round"
         raise ValueError(
             f"epsilon={epsilon:g} with delta={delta:g} pays for {paid}, got "
             f"max_iter={max_iter}: the noise of more rounds would leave no signal; "
             "raise epsilon, or lower max_iter"
         )
-    step = 1e-9  # by which the merged plan may differ from the plan that runs
+    excess = 1e-9  # the plan that runs may cost a little more than the merged plan
     while True:
         budget = _split(multiplier, max_iter, subsampling_ratio, shares)
         plan = [event for _, event in budget.plan(0, max_iter)]
         if epsilon_of(plan, delta, total_variation=distance) <= epsilon:
             return budget
-        multiplier *= 1.0 + step
-        step *= 2.0
+        multiplier *= 1.0 + excess
+        excess *= 2.0
 
 
 def _split(
     noise_multiplier: float, max_iter: int, subsampling_ratio: float, shares: Shares
 ) -> DocumentBudget:
-    """The budget of `max_iter` equal rounds at this noise multiplier.
-
-    It is split over the releases.
-    """
+    """Split the budget of `max_iter` equal rounds at a noise multiplier."""
     of_totals, of_rounds = _multipliers(noise_multiplier, max_iter, subsampling_ratio)
     gaussian = lru_cache(shares.gaussian)
     totals = [gaussian(m) for m in of_totals.tolist()]
     rounds = [gaussian(m) for m in of_rounds.tolist()]
-    of_cells = CLIP * np.array([m.scale / m.radius for m in rounds]) / subsampling_ratio
-    of_cells = of_cells[: max_iter - n_tests(max_iter)]
-    weight = np.arange(1.0, len(of_cells) + 1) ** 2  # of a round in the average
-    noise = float(np.linalg.norm(weight * of_cells) / weight.sum())
+    # noise scale of a cell in each round of topics, over NORM
+    scales = CLIP * np.array([m.scale / m.radius for m in rounds]) / subsampling_ratio
+    scales = scales[: max_iter - n_tests(max_iter)]
+    weight = np.arange(1.0, len(scales) + 1) ** 2  # of a round in the average
+    noise = float(np.linalg.norm(weight * scales) / weight.sum())
     return DocumentBudget(
         totals,
         rounds,
@@ -286,12 +284,10 @@ def _split(
 def _merged_plan(
     noise_multiplier: float, max_iter: int, subsampling_ratio: float, shares: Shares
 ) -> list[Event]:
-    """The plan of a fit, in few events of the same cost.
+    """The plan of a fit, in few events of the same cost, which are faster to price.
 
-    Thousands of rounds take long to list.
-
-    More noise than a mechanism takes is priced as well, so that a search need not stop
-    there.
+    It also prices noise above `LARGEST_NOISE`, which no mechanism has, so that a search
+    can pass through it.
     """
     totals, rounds = _multipliers(noise_multiplier, max_iter, subsampling_ratio)
     totals = _on_grid(totals, shares)
@@ -307,7 +303,7 @@ def _merged_plan(
 
 
 def _on_grid(multipliers: np.ndarray, shares: Shares) -> np.ndarray:
-    """The noise multipliers that `Shares.gaussian` takes for these."""
+    """The noise multipliers to which `Shares.gaussian` rounds `multipliers`."""
     width = math.sqrt(shares.n_honest * NOISE_VARIANCE - ROUNDING_VARIANCE)
     radii = np.minimum(np.floor(width / multipliers), MAX_RADIUS)
     on_grid = width / np.maximum(radii, 1.0)
@@ -320,13 +316,14 @@ def _multipliers(
     """Noise multipliers of the word totals (2,) and of the rounds (max_iter,)."""
     noise_multiplier = max(noise_multiplier, SMALLEST_NOISE)
     rounds = np.full(max_iter, noise_multiplier)
-    # with sampling, equal rounds: one event is composed far faster
+    # with sampling, all rounds are equal: accounting is far faster for one event
     if subsampling_ratio == 1:
         shares = np.arange(1.0, max_iter + 1) ** LATER_BUDGET
         unequal = noise_multiplier / np.sqrt(max_iter * shares / shares.sum())
         rounds = unequal if unequal[0] <= LARGEST_NOISE else rounds
-    precision = max_iter / noise_multiplier**2  # mu**2 of the rounds
-    if subsampling_ratio < 1:  # a central limit
+    # mu**2 of the rounds; with sampling, by the central limit theorem
+    precision = max_iter / noise_multiplier**2
+    if subsampling_ratio < 1:
         precision = (
             max_iter * subsampling_ratio**2 * np.expm1(min(50.0, noise_multiplier**-2))
         )
@@ -345,9 +342,10 @@ def document_guarantee(
     assumptions: tuple[str, ...],
     **stated: Any,
 ) -> Guarantee:
-    """The guarantee of all calls.
+    """The guarantee of this call and of the calls that `paid_before` covers.
 
-    `events` and clipping bounds `norms` are those of this one.
+    `events` and `norms` are the events of this call and their clipping bounds, in L2.
+    `stated` are other arguments of `make_guarantee`.
     """
     scales: list[float] = []
     sensitivity = max(norms)

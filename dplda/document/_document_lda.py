@@ -1,4 +1,14 @@
-"""What SUB-LDA and private SVI share: charge a plan, run rounds, publish the model."""
+"""What SUB-LDA and private SVI share: charge a plan, run rounds, publish the model.
+
+A call goes through these steps:
+
+1. `_job` fixes the mechanisms and the plan, from public parameters.
+2. `_charge` reserves the price of the plan. Only then are data read and checked.
+3. ``charge.begin()`` spends the price. Nothing is refused after it.
+4. `_first_table` releases word totals, and `_rounds` releases noisy sums over
+   documents. Private values go to the curator only, and what it returns is public.
+5. `_publish` sets the fitted attributes.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +17,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dplda.core._base import MAX_ITER, BaseLDA
 from dplda.core._corpus import (
+    Matrix,
+    Shards,
     check_counts,
     check_shards,
     public_tables,
@@ -23,7 +36,6 @@ from dplda.core._corpus import (
 from dplda.core._fold_in import aligned_zeros
 from dplda.core._private_fit import (
     DISTINCT,
-    EXPECTED_N_DOCS,
     NOISE_MULTIPLIER,
     PRIVACY_CONSTRAINTS,
     UNKNOWN_WORDS,
@@ -52,14 +64,14 @@ from dplda.document._contributions import (
     release_word_totals,
 )
 from dplda.document._document_budget import (
-    COUNTS,
     N_PASSES,
     NORM,
     OTHER_DOCUMENTS,
     PUBLIC_START,
     PUBLIC_VECTORS,
     SMALLEST_RATIO,
-    TOTALS,
+    WORD_TOPIC_COUNTS,
+    WORD_TOTALS,
     DocumentBudget,
     Round,
     document_budget,
@@ -76,7 +88,7 @@ from dplda.document._noisy_table import (
     random_table,
     with_rounds_for_totals,
 )
-from dplda.document._plan import warn_of_size
+from dplda.document._plan import LARGEST, warn_of_size
 from dplda.document._private_side import PrivateSide
 from dplda.document._public_words import PublicWords
 from dplda.document._rules import ExactRules, Rules
@@ -89,51 +101,46 @@ from dplda.leaf._users import RELATIONS, charged_unit, number_users
 from dplda.privacy import Guarantee, LowSignalWarning
 from dplda.privacy._charge import Charge, Step
 from dplda.privacy._curator import Curator, check_words
-from dplda.privacy._events import Event
 from dplda.privacy._streams import Streams
 from dplda.privacy._sums import ALONE, Shares, Sums
 
 # `doc_topic_prior` of the rounds; a larger one makes the topics alike
 IN_ROUNDS = 0.1
-# That of a document with one word, after the fit; none: noisy topics of four words are
-# worse than word totals, 2: good topics lose 3 to 5% (docs/decisions.md, 29).
-SHORT = 1.0
-HARDLY = 0.1  # trust below which a fit warns
+LEAST_TRUST = 0.1  # in the public topics; a fit warns below it
 TOTALS_AGAIN = "share of rounds for word totals"
 
 
 class Paid(NamedTuple):
-    """What was paid before a call: for its own documents, and for those of others."""
+    """The guarantees of the releases that a model holds; public."""
 
-    own: Guarantee | None = None  # of the calls that this one goes on from
-    earlier: Guarantee | None = None  # of the fit whose releases are added
+    own: Guarantee | None = None  # of its own documents, in all calls so far
+    earlier: Guarantee | None = None  # of the other documents, given as `earlier`
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a call of `fit` or `partial_fit` fixes before it reads data."""
+    """What a call of `fit` or `partial_fit` fixes before it reads data.
 
-    unit: str  # what is protected
-    budget: DocumentBudget
-    plan: list[Step]  # what it releases
-    n_done: int  # rounds before it
-    n_rounds: int  # its own
-    rules: Rules  # with noise, or without
-    streams: Streams  # secret
-    sums: Sums  # who makes its sums public
-    paid: Paid
+    All of it is public except for the secret streams.
+    """
 
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """The events of the plan, in order."""
-        return tuple(event for _, event in self.plan)
+    unit: str  # what is protected: "document" or "user"
+    budget: DocumentBudget  # the mechanisms of `max_iter` rounds
+    plan: list[Step]  # label and event of each release of this call
+    n_done: int  # rounds of the calls before this one
+    n_rounds: int  # rounds of this call
+    rules: Rules  # for a fit with noise, or without
+    streams: Streams  # secret: of noise and samples
+    sums: Sums  # who makes the sums public
+    paid: Paid  # before this call
+    earlier: DocumentLDA | None  # the model whose releases are added
 
 
 class DocumentLDA(PrivateEstimator, BaseLDA):
     """Latent Dirichlet allocation from noisy sums over documents, in rounds.
 
-    A subclass says in `_infers_anew` whether the topic weights of a document begin anew
-    in each round, and in `_share` what a round weighs.
+    A subclass sets in `_infers_anew` whether each round infers topic weights from equal
+    weights, and computes in `_share` the weight of a round in the average.
 
     Parameters
     ----------
@@ -143,61 +150,62 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         `noise_multiplier`.
     noise_multiplier : float or None, default=None
         Noise of a round, as standard deviation over sensitivity, instead of `epsilon`.
-        Rounds without sampling differ in noise, and cost as much as `max_iter` equal
+        Without sampling, rounds have unequal noise, and cost as much as `max_iter`
         rounds with this value. Word totals add to the cost.
     prior_components : array-like (n_components, n_features_in_) or None, default=None
-        Public pseudo-counts of words in topics, for instance of a model of public texts
-        of the same kind, not normalized: how many public tokens stand behind them
-        matters. They cost no budget, must not come from the private texts, and are
-        believed if the releases agree. `partial_fit` goes on with those of its first
-        call. See `public_prior`.
+        Public pseudo-counts of words in topics, for instance from a model of public
+        texts of the same kind. They are not normalized, because the number of public
+        tokens matters. They cost no budget, and must not come from the private texts.
+        The fit trusts them as far as the releases agree. `partial_fit` keeps the
+        pseudo-counts of its first call. `public_prior` makes them.
     word_vectors : array-like (n_features_in_, n_dimensions) or None, default=None
-        Public vectors of the words, zeros in the rows of words without one: what words
-        mean. Words with similar vectors get similar topics, as far as the releases
-        agree. They cost no budget. `dplda.datasets.load_word_vectors` has those of
-        English words, and makes others.
+        Public vectors of the words; rows of words without a vector are zeros. Words
+        with similar vectors get similar topics, as far as the releases agree. They cost
+        no budget. `dplda.datasets.load_word_vectors` loads vectors of English words,
+        and makes the rows from other vectors.
     expected_n_docs : int or None, default=None
-        Expected number of documents, a public number: never count the private
-        documents. `fit` then warns if `delta` is at least 1 / `expected_n_docs`, or if
-        few topics can be expected to be shown. It changes nothing else. See
-        `dplda.plan`.
+        Expected number of documents, or of users. It must be public: never count the
+        private documents. `fit` then warns if `delta` is at least 1 /
+        `expected_n_docs`, or if few topics are expected to be shown. It changes nothing
+        else. See `dplda.plan`.
     doc_topic_prior : float or None, default=None
         Dirichlet parameter of a document's topics (alpha). None is 0.1 in the rounds,
-        and `doc_topic_prior_` says what it is afterwards.
+        and `doc_topic_prior_` after the fit.
 
     Attributes
     ----------
     doc_topic_prior_ : float
-        `doc_topic_prior` of the documents that are transformed or scored. By default it
-        is 0.1, or 1 over the mean number of different words in a document if that is
-        larger: few words say little of the topics. The mean is about that of the
-        training documents, as far as the releases say.
+        Dirichlet parameter of the topics of documents that are transformed or scored.
+        By default it is 0.1, or 1 / (mean number of different words in a document) if
+        that is larger, because few words say little of the topics. The mean is
+        estimated for the training documents, from releases.
     components_std_ : ndarray of shape (n_features_in_,)
-        Standard deviation of the noise in a cell of each word, the same in all topics,
-        in the unit of `components_`, before the estimate shrinks it.
+        Standard deviation of the noise in a cell of each word, in counts like
+        `components_`, before the estimate shrinks it. It is the same in all topics.
     signal_to_noise_ : float
         Mean count of a cell over the standard deviation of its noise in the average of
-        the rounds, both times word weights. ``inf`` without noise. Below 0.3 the model
-        knows word frequencies, and little of topics.
+        the rounds, both times word weights. ``inf`` without noise. Below 0.3, the model
+        shows word frequencies, and little of topics.
     prior_trust_ : float or None
-        How far the topics of `prior_components` are believed, from 0 to 1: as the
-        releases say. None without them.
+        How far the fit trusts the topics of `prior_components`, from 0 to 1, as the
+        releases agree with them. None without `prior_components`.
     n_units_ : ndarray of shape (2,)
-        Number of documents, or of users, as the noise lets it be seen, and the standard
-        deviation of this noise; NaN if noise hides it. With `earlier`, that of both
-        fits together.
+        Noisy number of documents, or of users, and the standard deviation of its noise;
+        NaN if noise hides the number. With `earlier`, of both fits together.
     row_noise_ : ndarray of shape (n_features_in_,) or None
-        Sum over topics of the noise of each word in the average of the rounds. With the
-        noise of one curator the variance is 1; without noise None. See
+        Sum over topics of the noise of each word in the average of the rounds, scaled
+        to variance 1 if one curator adds all noise. None without noise. See
         `dplda.audit.noise_of_release`.
     epsilon_ : float
-        Epsilon of a document, or of a user, for everything released since `fit`.
+        Epsilon of a document, or of a user, for all releases since `fit`.
     noise_multiplier_ : float
         Noise multiplier of an average round.
     n_iter_ : int
         Number of rounds so far.
     """
 
+    _released: NoisyTable  # what all calls since `fit` have released; public
+    _paid: Paid
     _attack = "document"
     _promise = Promise(
         unit="document",  # or "user", if `fit` gets `user_ids`
@@ -206,11 +214,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         "all word-topic counts, or again on all word totals",
         theorem="docs/proofs_document.md",
     )
-    # times `subsampling_ratio` is the highest rate of a unit, which is charged
-    boost = 1.0
+    boost = 1.0  # the rate that is charged is this times `subsampling_ratio`
     _n_passes = N_PASSES
     _infers_anew = False
-    _begins_alike = False  # with topics that differ little from each other
+    _begins_alike = False  # whether the first topics differ little from each other
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         **PRIVACY_CONSTRAINTS,
@@ -219,7 +226,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
         "prior_components": [None, "array-like"],
         "word_vectors": [None, "array-like"],
-        "expected_n_docs": EXPECTED_N_DOCS,
+        "expected_n_docs": [None, Interval(Integral, 1, LARGEST, closed="both")],
         "doc_topic_prior": [None, *BaseLDA._parameter_constraints["doc_topic_prior"]],
     }
 
@@ -227,37 +234,43 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     def doc_topic_prior_(self) -> float:
         if self.doc_topic_prior is not None:
             return self.doc_topic_prior
+        # 0.1 for all lengths: noisy topics of documents of four words are worse than
+        # word totals. 2 / length: good topics lose 3 to 5% (docs/decisions.md, 29).
         length = max(1.0, self._released.released.doc_length)
-        return max(IN_ROUNDS, SHORT / length)
+        return max(IN_ROUNDS, 1 / length)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
-        self, X: Any, y: Any = None, *, user_ids: Any = None, earlier: Any = None
+        self,
+        X: Matrix | Shards,
+        y: object = None,
+        *,
+        user_ids: ArrayLike | None = None,
+        earlier: DocumentLDA | None = None,
     ) -> Self:
-        """Train on private documents: `max_iter` rounds.
+        """Train on private documents, in `max_iter` rounds.
 
-        An interrupt (Ctrl-C) after the first round leaves a fitted model of the rounds
-        so far. All rounds of the plan are charged then, and `privacy_` says so.
+        An interrupt (Ctrl-C) after the first round leaves a fitted model of the
+        finished rounds. All rounds of the plan stay charged, and `privacy_` says so.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
-            Word counts. One row is what the
-            guarantee protects, or all rows of one user; columns are public.
+            Word counts. The guarantee protects one row, or all rows of one user.
+            Columns are public.
         y : Ignored
             Ignored.
         user_ids : array-like of shape (n_docs,) or None, default=None
-            The user that each row comes from: integers or strings. All rows with one id
-            are one protected unit, for instance the texts of a person. A part of it,
-            such as one text of a user who keeps others, has a larger epsilon:
-            ``privacy_.for_part_of_unit()``. None protects each row alone. Private, and
-            read after `X`; the name of a column is public.
+            The user of each row: integers or strings. All rows with the same id are one
+            protected unit, for instance the texts of a person. One of a user's texts
+            has a larger epsilon: ``privacy_.for_part_of_unit()``. None protects each
+            row alone. The ids are private; if they are a column, its name is public.
         earlier : SubLDA, PrivateSVILDA or None, default=None
-            Fitted model of other documents of the same source, such as those of
-            yesterday, with the same words and number of topics. Its noisy counts are
-            added, and its topics go on: the result is a model of both. It costs no
-            budget, because no document is in both. Charge both fits as disjoint parts
-            of a ledger (`Ledger.part`).
+            Fitted model of other documents of the same source, such as yesterday's,
+            with the same words and number of topics. The fit continues its topics and
+            adds its noisy counts: the result is a model of both. It costs no budget,
+            because no document is in both fits. Charge the fits as disjoint parts of a
+            ledger (`Ledger.part`).
 
         Returns
         -------
@@ -269,8 +282,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         BudgetError
             If the budget of the ledger is too small. No data have been read then.
         ValueError
-            If not exactly one of `epsilon` and `noise_multiplier` is given, or if
-            `user_ids` does not have one id for each row. Nothing is charged then.
+            If not exactly one of `epsilon` and `noise_multiplier` is given; if
+            `epsilon` pays for fewer rounds; if `X` is not a matrix of word counts; or
+            if `user_ids` does not have one id for each row. Nothing is charged then.
 
         Warns
         -----
@@ -283,40 +297,41 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             if `signal_to_noise_` is below 0.3; or if topics of `prior_components` sum
             to 1, or the releases do not agree with them.
         PrivateDataWarning
-            If most rows hold no word, or if more than a tenth are equal to another one.
-            Not for release.
+            If most rows hold no word, or if more than a tenth are copies of other rows.
+            The warning is private.
         """
         return self._fit(X, user_ids, earlier=earlier)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
+    def partial_fit(
+        self, X: Matrix | Shards, y: object = None, *, user_ids: ArrayLike | None = None
+    ) -> Self:
         """Run one more private round on the same documents.
 
-        The costs of all calls add up in `epsilon_`. `max_iter` calls release what `fit`
-        releases, and `epsilon` pays for no further call. Each call charges the distance
-        of its noise from the ideal law, so that the last of them may be refused if
-        `epsilon` is large or `delta` tiny. The first call also releases word totals,
-        which later ones divide among the topics: pass the whole corpus to each call, or
-        at least documents with the same words.
+        The costs of all calls add up in `epsilon_`. `max_iter` calls release as much as
+        one `fit`, and `epsilon` pays for no further call. Each call also charges the
+        distance of its noise from the ideal law. The last call may therefore be refused
+        if `epsilon` is large or `delta` is tiny. The first call also releases word
+        totals, which later calls divide among the topics: pass the whole corpus to each
+        call, or at least documents with the same words.
 
-        Make as many calls as the ledger allows under a ledger with
-        ``composition="adaptive"``, whose budget is then the guarantee. Otherwise fix
-        their number before you look at the model. A call that is interrupted stays in
-        the ledger's account, but not in `epsilon_`.
+        With a ledger of ``composition="adaptive"``, make as many calls as the ledger
+        allows; its budget is the guarantee. Otherwise choose the number of calls before
+        you look at the model. The ledger counts an interrupted call; `epsilon_` does
+        not.
 
-        A model holds releases only. Saved between the calls, it is a checkpoint.
+        A model holds releases only. You may save it between calls as a checkpoint.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
-            Word counts of all documents from which the round may draw. A minibatch
-            chosen by the caller is not a secret sample; set ``subsampling_ratio=1`` to
-            use all rows.
+            Word counts of all documents from which the round draws its sample. A
+            minibatch that you choose is not a secret sample; set
+            ``subsampling_ratio=1`` to use all of its rows.
         y : Ignored
             Ignored.
         user_ids : array-like of shape (n_docs,) or None, default=None
-            The user that each row comes from, as in `fit`. Give ids to every call or to
-            none.
+            The user of each row, as in `fit`. Give ids to all calls or to none.
 
         Returns
         -------
@@ -337,7 +352,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         fit : All rounds at once; it gives the same warnings.
         """
         unit = unit_of(X, user_ids)
-        table = released_so_far(self, unit)
+        table = released_so_far(self, unit)  # public
         if table is None:
             return self._fit(X, user_ids, n_rounds=1)
         job = self._job(unit, n_done=table.n_rounds, n_rounds=1, paid=self._paid)
@@ -346,65 +361,72 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             closing(self._documents(X, user_ids, reset=False)) as documents,  # private
         ):
             job.rules.rescale(documents, table.weight)  # private
-            charge.begin()
+            charge.begin()  # the price is spent from here on
             curator = Curator(charge, job.streams, sums=job.sums)
             self._train(documents, table, job, charge, curator)
         return self
 
     def _fit(
         self,
-        X: Any,
-        user_ids: Any,
+        X: Matrix | Shards,
+        user_ids: ArrayLike | None,
         *,
         sums: Sums = ALONE,
-        earlier: Any = None,
+        earlier: DocumentLDA | None = None,
         n_rounds: int | None = None,
     ) -> Self:
-        """Train from scratch, in rounds whose sums `sums` makes public."""
+        """Train from scratch; `sums` makes the sum of each release public.
+
+        An error before ``charge.begin()`` gives the price back, and an old model keeps
+        its columns.
+        """
         unit = unit_of(X, user_ids)
-        past = self._checked_earlier(earlier, unit)  # public
-        paid = Paid() if past is None else Paid(earlier=past.privacy_)
-        job = self._job(unit, n_rounds=n_rounds, paid=paid, sums=sums)
+        earlier = self._checked_earlier(earlier, unit)  # public
+        job = self._job(unit, n_rounds=n_rounds, sums=sums, earlier=earlier)
         with (
             self._charge(job, user_ids) as charge,
             columns_kept(self, charge),
             closing(self._documents(X, user_ids, reset=True)) as documents,  # private
         ):
-            public = self._checked_inputs(documents.n_words, job, past)  # public
-            # random topics begin with it; parties begin alike
+            public_words = self._checked_inputs(documents.n_words, job)  # public
+            # Parties draw the first, random topics from the same public streams.
             topic_streams = sums.begin() or job.streams  # secret, public among parties
-            charge.begin()
-            self._learn(documents, job, charge, topic_streams, public, past)
+            charge.begin()  # the price is spent from here on
+            self._train_from_scratch(
+                documents, job, charge, topic_streams, public_words
+            )
         return self
 
     def _fit_paid(
         self,
-        X: Any,
-        user_ids: Any,
+        X: Matrix | Shards,
+        user_ids: ArrayLike | None,
         charge: Charge,
         sums: Sums = ALONE,
         topic_streams: Streams | None = None,
-        earlier: Any = None,
+        earlier: DocumentLDA | None = None,
     ) -> None:
-        """Train from scratch on counts of words that the same charge has paid for.
+        """Train from scratch under a charge that the caller has begun.
 
-        It has begun: whatever can be refused was refused by `_refuse_before` and
-        `_checked_earlier`. `sums` have begun, too, and gave `topic_streams`.
+        The charge pays for the choice of the words, too. `_refuse_before` and
+        `_checked_earlier` have refused all that can be refused. `topic_streams` is what
+        ``sums.begin()`` returned.
         """
         unit = unit_of(X, user_ids)
-        past = self._checked_earlier(earlier, unit)  # public
-        paid = Paid() if past is None else Paid(earlier=past.privacy_)
-        job = self._job(unit, paid=paid, sums=sums)
+        earlier = self._checked_earlier(earlier, unit)  # public
+        job = self._job(unit, sums=sums, earlier=earlier)
         with closing(
             self._documents(X, user_ids, reset=True, tell_of_copies=False)
         ) as documents:  # private
-            public = self._checked_inputs(documents.n_words, job, past)  # public
+            public_words = self._checked_inputs(documents.n_words, job)  # public
             streams = topic_streams or job.streams  # secret, public among parties
-            self._learn(documents, job, charge, streams, public, past)
+            self._train_from_scratch(documents, job, charge, streams, public_words)
 
     def _refuse_before(self, n_words: int, *, is_chosen: bool) -> None:
-        """Refuse what `_fit_paid` would, of words that are given, or of at most so many
-        that will be chosen.
+        """Refuse what `_fit_paid` cannot train, before the caller's charge begins.
+
+        `n_words` is the number of given words, or the largest number of words that will
+        be chosen from the texts (`is_chosen`).
         """
         self._validate_params()
         self._check_size(self._plan(), n_words)
@@ -418,9 +440,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
 
     def _check_size(self, plan: Sequence[Step], n_words: int) -> None:
         """Refuse a plan whose noise takes more random words than a charge counts."""
-        # totals come with the numbers of documents and of users
-        n_counts = n_words * int(self.n_components)
-        check_words(plan, {TOTALS: n_words + 2, COUNTS: n_counts})
+        # two cells beside the words: the numbers of documents and of users
+        n_cells = n_words * int(self.n_components)
+        check_words(plan, {WORD_TOTALS: n_words + 2, WORD_TOPIC_COUNTS: n_cells})
 
     def _job(
         self,
@@ -428,12 +450,13 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         *,
         n_done: int = 0,
         n_rounds: int | None = None,
-        paid: Paid = Paid(),  # noqa: B008  # nothing was paid before
+        paid: Paid | None = None,
         sums: Sums = ALONE,
+        earlier: DocumentLDA | None = None,
     ) -> Job:
-        """What a call fixes before it reads data: all rounds, unless a number is given.
+        """Fix what a call does before it reads data; None: all rounds of the budget.
 
-        It refuses a call that `epsilon` does not pay for.
+        `BudgetError` if `epsilon` does not pay for a further `partial_fit`.
         """
         exactly_one(
             type(self).__name__,
@@ -444,13 +467,24 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         if n_rounds is None:
             n_rounds = len(budget.rounds)
         plan = budget.plan(n_done, n_rounds)
+        if paid is None:
+            paid = Paid(earlier=None if earlier is None else earlier.privacy_)
         check_paid(self, plan, paid.own, len(budget.rounds))
-        streams = Streams.from_random_state(self.random_state)  # secret
-        rules = self._rules(budget)
-        return Job(unit, budget, plan, n_done, n_rounds, rules, streams, sums, paid)
+        return Job(
+            unit=unit,
+            budget=budget,
+            plan=plan,
+            n_done=n_done,
+            n_rounds=n_rounds,
+            rules=self._rules(budget),
+            streams=Streams.from_random_state(self.random_state),
+            sums=sums,
+            paid=paid,
+            earlier=earlier,
+        )
 
-    def _charge(self, job: Job, user_ids: Any) -> Charge:
-        """What a call pays."""
+    def _charge(self, job: Job, user_ids: ArrayLike | None) -> Charge:
+        """The charge of a call, for its ``with`` block."""
         seeded = job.streams.seeded
         warn_if_seeded(type(self).__name__, seeded and not job.budget.exact)
         unit = job.unit if user_ids is None else charged_unit(user_ids, job.unit)
@@ -463,7 +497,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             is_first=job.paid.own is None,
         )
 
-    def _checked_earlier(self, earlier: Any, unit: str) -> Any:
+    def _checked_earlier(
+        self, earlier: DocumentLDA | None, unit: str
+    ) -> DocumentLDA | None:
         """The fitted model whose releases are added, or None; all public."""
         if earlier is None:
             return None
@@ -490,13 +526,19 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             )
         return earlier
 
-    def _checked_inputs(self, n_words: int, job: Job, past: Any) -> PublicWords | None:
-        """What is public of the words; refuses what cannot be trained, and warns."""
-        if past is not None and len(past._released.weight) != n_words:
-            raise ValueError(
-                f"earlier was fitted to {len(past._released.weight)} words, and X has "
-                f"{n_words}; use one vocabulary for both"
-            )
+    def _checked_inputs(self, n_words: int, job: Job) -> PublicWords | None:
+        """Check all that depends on the number of words, which is public.
+
+        Returns the public tables of the words, or None without any. Warns of
+        `expected_n_docs` documents if they are too few.
+        """
+        if job.earlier is not None:
+            n_earlier = len(job.earlier._released.weight)
+            if n_earlier != n_words:
+                raise ValueError(
+                    f"earlier was fitted to {n_earlier} words, and X has {n_words}; "
+                    "use one vocabulary for both"
+                )
         self._check_size(job.plan, n_words)
         if self.expected_n_docs is not None and not job.budget.exact:
             warn_of_size(
@@ -506,23 +548,22 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             return None
         return PublicWords.of(*public_tables(self, n_words))
 
-    def _learn(
+    def _train_from_scratch(
         self,
         documents: PrivateSide,
         job: Job,
         charge: Charge,
         topic_streams: Streams,
-        public: PublicWords | None,
-        past: Any,
+        public_words: PublicWords | None,
     ) -> None:
-        """Release word totals, then run the rounds: the whole of a charged fit."""
+        """Release word totals, then run the rounds. The charge has begun."""
         curator = Curator(charge, job.streams, plan=job.plan, sums=job.sums)
         table = self._first_table(
-            documents, job, curator, topic_streams, public, past
+            documents, job, curator, topic_streams, public_words
         )  # public
-        # it decides which sum comes next: of all parties the same, to the last bit
+        # The share decides which sum a round releases. All parties must use the same.
         agreed = job.sums.agree(np.array([table.share_for_totals]), TOTALS_AGAIN)
-        # below 1, so that a round is left for topics
+        # below 1: at least one round is for topics
         share = min(max(float(agreed[0]), 0.0), math.nextafter(1.0, 0.0))
         table = replace(table, share_for_totals=share)
         self._train(documents, table, job, charge, curator)
@@ -535,21 +576,22 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         charge: Charge,
         curator: Curator,
     ) -> None:
-        """Run the rounds, and publish the model.
+        """Run the rounds of a job, and publish the model.
 
-        Whatever ends the rounds early, the model of those so far is there.
+        If an exception ends the rounds early, the model of the finished rounds is
+        published.
         """
-        steps = job.budget.schedule(
+        schedule = job.budget.schedule(
             job.n_done,
             job.n_rounds,
             share_for_totals=min(table.share_for_totals, job.rules.most_for_totals),
             powers=job.rules.powers,
         )  # public
         try:
-            for learned in self._rounds(documents, table, steps, curator, job.rules):
-                table = learned  # an interrupt leaves this value, or the one before
-                if job.sums.keep is not None:
-                    self._publish(table, steps, job, charge)
+            for learned in self._rounds(documents, table, schedule, curator, job.rules):
+                table = learned  # an interrupt leaves the old value or the new one
+                if job.sums.keep is not None:  # a party keeps each round
+                    self._publish(table, schedule, job, charge)
                     job.sums.keep()
             if job.rules.keeps_out(documents):
                 tested = tested_without_noise(
@@ -562,17 +604,22 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                 table = replace(table, tested=tested)
         finally:
             if table.n_rounds > job.n_done:
-                self._publish(table, steps, job, charge)
+                self._publish(table, schedule, job, charge)
                 warn_if_cut_short(self, job.n_done + job.n_rounds)
         self._warn_of_result(len(job.budget.rounds))
 
     def _documents(
-        self, X: Any, user_ids: Any, *, reset: bool, tell_of_copies: bool = True
+        self,
+        X: Matrix | Shards,
+        user_ids: ArrayLike | None,
+        *,
+        reset: bool,
+        tell_of_copies: bool = True,
     ) -> PrivateSide:
-        """The checked documents; their owner is told of copies, unless texts were.
+        """Check the documents; private.
 
-        The columns of shards are checked here, and their documents when they are
-        visited.
+        Of shards, only the columns are checked here; `ShardedDocuments` checks all
+        files. `tell_of_copies` is False if the caller has compared the texts.
         """
         if isinstance(X, CountShards):
             check_shards(self, X, reset=reset)
@@ -587,31 +634,33 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         self,
         documents: PrivateSide,
         table: NoisyTable,
-        steps: list[Round],
+        schedule: list[Round],
         curator: Curator,
         rules: Rules,
     ) -> Iterator[NoisyTable]:
-        """The algorithm: gives what is known after each round, which is public.
+        """Run the rounds, and yield what is known after each; public.
 
-        The documents are private. Only results of `curator.release` leave them. From a
-        release until it is learned, signals wait.
+        The documents are private. Only results of `curator.release` leave them. Signals
+        wait from a release until the table has learned it.
         """
-        room = aligned_zeros(table.table.shape, np.float32)
-        claim = None  # of the topics, once they are learned
-        for _, step in zip(rounds(self, steps[0].t, steps[-1].t), steps):
-            if step.for_totals:
+        scratch = aligned_zeros(table.table.shape, np.float32)
+        claim = None  # what the topics say, once all rounds of topics are done
+        for _, this_round in zip(
+            rounds(self, schedule[0].number, schedule[-1].number), schedule
+        ):
+            if this_round.for_totals:
                 totals, noise_scale = release_totals_again(
-                    documents, table.weight, step, curator, self.n_jobs
+                    documents, table.weight, this_round, curator, self.n_jobs
                 )  # public
                 table = learn_totals(table, totals, noise_scale)  # public
-            elif step.for_test:
+            elif this_round.for_test:
                 claim = claim or claim_of(table, self.n_jobs)  # public
                 table = self._test_round(
-                    documents, table, claim, step, curator, rules
+                    documents, table, claim, this_round, curator, rules
                 )  # public
             else:
                 table = self._topics_round(
-                    documents, table, step, curator, rules, room
+                    documents, table, this_round, curator, rules, scratch
                 )  # public
             yield table
 
@@ -619,30 +668,32 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         self,
         documents: PrivateSide,
         table: NoisyTable,
-        step: Round,
+        this_round: Round,
         curator: Curator,
         rules: Rules,
-        room: np.ndarray,
+        scratch: np.ndarray,
     ) -> NoisyTable:
-        """What is known after a round of topics, which is public."""
-        rates = self._rates(documents, table, step.rate)  # private
-        units = curator.sample(rates, round=step.t - 1)  # secret
+        """Release a noisy sum of word-topic counts, and learn from it; public."""
+        rates = self._rates(documents, table, this_round.rate)  # private
+        units = curator.sample(rates, round=this_round.number - 1)  # secret
         units = rules.that_train(units, documents)  # secret
-        norm = rules.bound(documents, step.norm)  # public
-        tables = rules.tables(table, step, norm, room)  # public
+        norm = rules.bound(documents, this_round.norm)  # public
+        tables = rules.tables(table, this_round, norm, scratch)  # public
+        # a unit that is drawn less often weighs more
+        upweight = this_round.rate / rates  # private
         with interruptible():
-            total = documents.sum_topics(units, tables, step.rate / rates)  # private
+            total = documents.sum_topics(units, tables, upweight)  # private
         # One unit moves `total` by at most the radius in L2: its contribution is
         # clipped to `tables.radius` in integers. The contribution reads the documents
         # of the unit, their own topic weights and past releases only, so that no other
         # unit's contribution changes.
-        noisy = release_round(total, step, curator, self.n_jobs)  # public
+        noisy = release_round(total, this_round, curator, self.n_jobs)  # public
         return learn(
             table,
             noisy,
-            step,
-            unit=norm / tables.radius / step.rate,
-            share=self._share(step),
+            this_round,
+            granularity=norm / tables.radius / this_round.rate,
+            share=self._share(this_round),
             is_centered=rules.is_centered,
             least=self.topic_word_prior,
             n_jobs=self.n_jobs,
@@ -653,39 +704,36 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         documents: PrivateSide,
         table: NoisyTable,
         claim: Claim,
-        step: Round,
+        this_round: Round,
         curator: Curator,
         rules: Rules,
     ) -> NoisyTable:
-        """What is known after a round that tests the topics, which is public."""
-        rates = self._rates(documents, table, step.rate)  # private
-        units = curator.sample(rates, round=step.t - 1)  # secret
-        radius = step.mechanism.radius
+        """Release a noisy sum that tests the topics, and learn from it; public."""
+        rates = self._rates(documents, table, this_round.rate)  # private
+        units = curator.sample(rates, round=this_round.number - 1)  # secret
+        radius = this_round.mechanism.radius
         halves = claim.halves(
-            radius, step.t, rules.doc_topic_prior, self.n_jobs
+            radius, this_round.number, rules.doc_topic_prior, self.n_jobs
         )  # public
+        upweight = this_round.rate / rates  # private
         with interruptible():
-            total = documents.sum_halves(units, halves, step.rate / rates)  # private
+            total = documents.sum_halves(units, halves, upweight)  # private
         # One unit moves `total` by at most the radius in L2: its contribution, of both
         # halves of its words together, is clipped to `halves.radius` in integers. It
         # reads the documents of the unit, public coins and past releases only.
-        noisy = release_round(total, step, curator, self.n_jobs)  # public
-        return learn_test(table, claim, noisy, step)  # public
+        noisy = release_round(total, this_round, curator, self.n_jobs)  # public
+        return learn_test(table, claim, noisy, this_round)  # public
 
     def _publish(
-        self, table: NoisyTable, steps: list[Round], job: Job, charge: Charge
+        self, table: NoisyTable, schedule: list[Round], job: Job, charge: Charge
     ) -> None:
-        """Set the fitted attributes: a model of the rounds so far."""
-        result = finish(
-            table,
-            self.topic_word_prior,
-            n_jobs=self.n_jobs,
-        )
-        own = self._guarantee(steps, job, charge)
+        """Set the fitted attributes: the model of the rounds so far."""
+        result = finish(table, self.topic_word_prior, n_jobs=self.n_jobs)
+        own = self._guarantee(schedule, job, charge)
         own = cut_short(own, table.n_rounds, job.n_done + job.n_rounds)
-        if result["_instead"] is not None:
-            line = "topics", result["_instead"]
-            own = replace(own, provenance=(*own.provenance, line))
+        instead = result["_instead"]
+        if isinstance(instead, str):
+            own = replace(own, provenance=(*own.provenance, ("topics", instead)))
         earlier = job.paid.earlier
         publish(
             self,
@@ -697,10 +745,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             _paid=Paid(own, earlier),
         )
 
-    def _guarantee(self, steps: list[Round], job: Job, charge: Charge) -> Guarantee:
-        """What the releases of these documents cost, in all calls."""
+    def _guarantee(self, schedule: list[Round], job: Job, charge: Charge) -> Guarantee:
+        """The guarantee of all releases of these documents, in all calls."""
         norms = [] if job.n_done else [NORM] * len(job.budget.totals)
-        norms += [step.norm for step in steps]
+        norms += [this_round.norm for this_round in schedule]
         norms += [NORM] * job.budget.n_spare
         terms = job.sums.promise(charge.events, self.delta)
         assumptions: tuple[str, ...] = (DISTINCT,)
@@ -711,7 +759,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         if job.paid.earlier is not None and job.unit == "document":
             assumptions += (OTHER_DOCUMENTS,)
         return document_guarantee(
-            job.events,
+            tuple(event for _, event in job.plan),
             unit=job.unit,
             delta=self.delta,
             paid_before=job.paid.own,
@@ -727,15 +775,15 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         )
 
     def _warn_of_result(self, max_iter: int) -> None:
-        """Tell the caller of a model that says little."""
+        """Warn if the model says little."""
         if self.n_iter_ >= max_iter:
             warn_if_weak(self, self._instead)
-        if self.prior_trust_ is not None and self.prior_trust_ < HARDLY:
+        if self.prior_trust_ is not None and self.prior_trust_ < LEAST_TRUST:
             warn_user(
                 f"the releases of {type(self).__name__} do not agree with the topics "
                 f"of prior_components (prior_trust_ is {self.prior_trust_:.2g}, below "
-                f"{HARDLY}), and they were all but ignored; use public texts of the "
-                "same kind, or leave prior_components=None",
+                f"{LEAST_TRUST}), and they were all but ignored; use public texts of "
+                "the same kind, or leave prior_components=None",
                 LowSignalWarning,
             )
 
@@ -744,34 +792,35 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         documents: PrivateSide,
         job: Job,
         curator: Curator,
-        streams: Streams,
-        public: PublicWords | None,
-        past: Any,
+        topic_streams: Streams,
+        public_words: PublicWords | None,
     ) -> NoisyTable:
         """The table before round 1, from two releases of word totals; public."""
-        most = 1 if job.unit == "document" else DOCS_OF_A_USER  # public
+        most_docs = 1 if job.unit == "document" else DOCS_OF_A_USER  # public
         released, weight = release_word_totals(
-            documents, job.budget.totals, curator, job.rules, most
+            documents, job.budget.totals, curator, job.rules, most_docs
         )  # public
-        if past is not None:
-            table = continued_table(past._released, released, weight, public)
+        if job.earlier is not None:
+            table = continued_table(
+                job.earlier._released, released, weight, public_words
+            )
         else:
             table = random_table(
                 released,
                 weight,
                 int(self.n_components),
-                streams,
-                public,
+                topic_streams,
+                public_words,
                 self._begins_alike,
             )
             if job.budget.exact:
-                table = self._exact_start(documents, streams, table)
+                table = self._exact_start(documents, topic_streams, table)
         return with_rounds_for_totals(table, NORM * job.budget.noise)
 
     def _exact_start(
         self, documents: PrivateSide, streams: Streams, table: NoisyTable
     ) -> NoisyTable:
-        """The table that a fit without noise begins with; `table` has random topics."""
+        """The first table of a fit without noise; `table` has random topics."""
         return table
 
     def _rates(
@@ -780,14 +829,14 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         """Each unit's probability of joining a round, (n_units,), at most `highest`."""
         return np.full(documents.n_units, highest)
 
-    def _share(self, step: Round) -> float:
-        """Share of a round in the average of the rounds so far, once it is in it."""
+    def _share(self, this_round: Round) -> float:
+        """Weight of a round in the average of all rounds up to it, in (0, 1]."""
         raise NotImplementedError
 
     def _rules(self, budget: DocumentBudget) -> Rules:
-        """What a fit with this budget does: with noise, or without."""
-        kind = ExactRules if budget.exact else Rules
-        return kind(
+        """The rules of a fit with noise, or of a fit without."""
+        rules_class = ExactRules if budget.exact else Rules
+        return rules_class(
             begins_anew=self._infers_anew,
             doc_topic_prior=self._prior_in_rounds,
             topic_word_prior=self.topic_word_prior,
@@ -813,6 +862,6 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         )
 
     def _plan(self, shares: Shares = ALONE.shares) -> list[Step]:
-        """What `fit` charges."""
+        """Label and event of each release of `fit`."""
         budget = self._budget(shares)
         return budget.plan(0, len(budget.rounds))

@@ -1,15 +1,15 @@
 """The public side of a document-level fit: what is known after each release.
 
-A `NoisyTable` is a value. Functions make the next one of it and of a release: `learn`,
-`learn_totals`. Everything here is a function of released values and of public
-constants. It is post-processing and has no privacy cost.
+A `NoisyTable` is an immutable value. `learn`, `learn_totals` and `learn_test` make the
+next table from it and a release. Everything here is a function of released values and
+of public constants. It is post-processing and has no privacy cost.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -33,40 +33,39 @@ from dplda.leaf._threads import n_threads
 from dplda.privacy._mechanisms import NOISE_VARIANCE
 from dplda.privacy._streams import Purpose, Streams, uniform
 
-# Points of the share of the gap that a change gives, at epsilon 1 / 4: docs/results.md.
-# mean word total over the noise of a cell, for topics in all rounds; 0: -5 / 0
+# Figures like -5 / 0 are points of the share of the gap, at epsilon 1 and 4, that a
+# change gives (docs/results.md).
+# Least ratio of the mean word total to the noise of a cell at which all rounds are for
+# topics. 0: -5 / 0
 CLEAR = 7.0
-# rounds after which what is expected of the words is computed again; 8: -1 / 0
+# The expected shares of the words are computed again every so many rounds. 8: -1 / 0
 RENEWED = 4
 
 
-# What is in the place of topics, for the card.
+# What the model has instead of topics, for the card.
 BY_CLUSTERS = (
-    "{} of {} are not shown: public clusters of words, with the rest of the private "
-    "word totals, are in their place"
+    "{} of {} are not shown, and are replaced by public clusters of words with the "
+    "rest of the private word totals"
 )
 BY_TOTALS = (
-    "none is shown, though half were expected: the private word totals are in the "
-    "place of each"
+    "none is shown, though half were expected: each is replaced by the private word "
+    "totals"
 )
 
 
 class Reading(NamedTuple):
-    """Word totals as estimated from releases, positive, (n_words,) each."""
+    """Word totals that are estimated from releases, positive, (n_words,) each."""
 
-    of: WordTotals  # the releases
+    of: WordTotals  # the releases that were read
     own: np.ndarray  # totals of the documents of this fit
-    totals: np.ndarray  # those, and totals of earlier fits
+    totals: np.ndarray  # totals of these documents and of the documents of earlier fits
 
 
 class Earlier(NamedTuple):
-    """What earlier fits to other documents add to a fit: their summed releases.
-
-    They are public.
-    """
+    """The summed releases of earlier fits to other documents; public."""
 
     average: np.ndarray  # sum of their averages, (n_words, n_components)
-    # standard deviation of its noise in a cell of each word, (n_words,)
+    # standard deviation of the noise in a cell of each word of `average`, (n_words,)
     scale: np.ndarray
     totals: WordTotals  # sum of their word totals
     noise: float  # root mean square of `scale`, times the word weights of this fit
@@ -77,37 +76,42 @@ class NoisyTable:
     """What is known of topics after some releases; public, and never changed."""
 
     weight: np.ndarray  # word weights, (n_words,)
-    table: np.ndarray  # estimate, prior included, (n_words, n_components), float32
-    # of the first table and those of the rounds, never clipped; the same shape
+    # word-topic counts as estimated, with their prior, (n_words, n_components), float32
+    table: np.ndarray
+    # Weighted average of the first table and of the noisy sums of the rounds, with the
+    # shape of `table`. It is never clipped, so that its noise has mean zero.
     average: np.ndarray
-    released: WordTotals  # the releases of word totals
-    reading: Reading  # the totals that the rounds read
+    released: WordTotals  # all releases of word totals
+    reading: Reading  # word totals that the rounds read
     public: PublicWords | None = None
     prior: CellPrior | None = None  # of the cells, as learned in the rounds
-    variance: float = 0.0  # of the noise of a cell of `average`, times its word weight
-    # The same average of the row sums of the noisy integers, (n_words,), which are
-    # noise alone, each times the standard deviation of a cell's noise in tokens.
+    # Variance of the noise in a cell of `average`, times the squared word weight.
+    variance: float = 0.0
+    # Row sums of the noisy integers of the rounds, (n_words,), which are noise alone,
+    # times the noise scale of a cell in tokens; averaged with the weights of `average`.
     row_noise: np.ndarray | float = 0.0
-    n_rounds: int = 0  # so far
-    # of the rounds, which release word totals again, in [0, 1)
+    n_rounds: int = 0  # number of rounds so far
+    # share of the rounds that release word totals instead of topics, in [0, 1)
     share_for_totals: float = 0.0
-    # releases of fits to other documents, which are added
-    earlier: Earlier | None = None
-    tested: Tested | None = None  # the topics, since they were learned
+    earlier: Earlier | None = None  # releases of fits to other documents
+    tested: Tested | None = None  # test of the topics of the last round of topics
 
     @property
     def totals(self) -> np.ndarray:
-        """Estimated word totals (n_words,), of all releases."""
+        """Word totals (n_words,), estimated from all releases."""
         return self.latest_reading().totals
 
     def latest_reading(self) -> Reading:
-        """That of all releases of word totals, which takes as long as a round."""
+        """The reading of all releases of word totals; it takes as long as a round."""
         if self.reading.of is self.released:
             return self.reading
         return read(self.released, self.public, self.earlier)
 
     def sums(self) -> tuple[np.ndarray, np.ndarray]:
-        """Average and noise of a cell of each word, earlier releases included."""
+        """The average, and the noise scale of a cell of each word (n_words,).
+
+        Releases of earlier fits are added.
+        """
         scale = np.sqrt(self.variance) / self.weight
         if self.earlier is None:
             return self.average, scale
@@ -118,14 +122,14 @@ class NoisyTable:
 
 
 def estimated_totals(released: WordTotals, public: PublicWords | None) -> np.ndarray:
-    """Posterior means of word totals (n_words,), by what is public of the words."""
+    """Posterior means of word totals (n_words,), given the public tables."""
     return released.smooth() if public is None else public.totals(released)
 
 
 def read(
     released: WordTotals, public: PublicWords | None, earlier: Earlier | None
 ) -> Reading:
-    """Estimate the word totals."""
+    """Estimate the word totals from their releases."""
     if earlier is None:
         totals = estimated_totals(released, public)
         return Reading(released, totals, totals)
@@ -141,10 +145,10 @@ def random_table(
     public: PublicWords | None = None,
     alike: bool = False,
 ) -> NoisyTable:
-    """The table before round 1: word totals, divided among random topics.
+    """The table before round 1: word totals, divided among topics at random.
 
-    Perturbations are exponential, or those of `nearly_equal` if topics begin `alike`.
-    Shares of public topics take their place.
+    The perturbations are exponential, or `nearly_equal` if topics begin `alike`. Words
+    of public topics are divided by the public shares instead.
     """
     reading = read(released, public, None)
     totals = reading.totals
@@ -165,7 +169,7 @@ def random_table(
 
 
 def nearly_equal(draws: np.ndarray) -> np.ndarray:
-    """Log-normal perturbations of about a tenth, as in online variational Bayes."""
+    """Log-normal perturbations of about 10%, as in online variational Bayes."""
     return np.exp(0.1 * ndtri(draws))
 
 
@@ -175,10 +179,10 @@ def continued_table(
     weight: np.ndarray,
     public: PublicWords | None,
 ) -> NoisyTable:
-    """The table before round 1 of a fit that adds the releases of a fit to others.
+    """The table before round 1 of a fit that adds the releases of an earlier fit.
 
-    It begins with the topics of that fit: the documents of this one are divided among
-    topics as those of the other were.
+    `past` is the last table of the earlier fit. The new documents begin with its
+    topics: their word totals are divided among topics by its p(topic | word).
     """
     totals = past.released
     if past.earlier is not None:
@@ -199,11 +203,11 @@ def continued_table(
 
 
 def with_rounds_for_totals(table: NoisyTable, noise: float) -> NoisyTable:
-    """The table before round 1, with the share of its rounds that releases word totals.
+    """The table before round 1, with the share of the rounds that release word totals.
 
-    Topics cannot be told from each other where the noise of a cell after all rounds,
-    `noise`, hides the totals of the words. Word frequencies can be learned there still.
-    Public frequencies know the word totals, too, as far as they agree.
+    `noise` is the noise scale of a cell after all rounds. If it hides the word totals,
+    no topic can be told from another. Word frequencies can still be learned then. Fewer
+    such rounds are needed if public frequencies agree with the totals.
     """
     if table.earlier is not None:
         noise = math.hypot(noise, table.earlier.noise)
@@ -224,29 +228,49 @@ def with_rounds_for_totals(table: NoisyTable, noise: float) -> NoisyTable:
 def learn(
     before: NoisyTable,
     noisy: np.ndarray,
-    step: Round,
+    this_round: Round,
     *,
-    unit: float,
+    granularity: float,
     share: float,
     is_centered: bool,
     least: float = 0.0,
     n_jobs: int | None = None,
 ) -> NoisyTable:
-    """What is known after a round's noisy sum (n_words, n_components).
+    """What is known after a round of topics.
 
-    The sum holds integers of `unit` tokens, and makes up `share` of the new average.
-    Its memory becomes that of the average. If contributions are centered, they sum to
-    zero over topics: the mean of a word's row is noise only, and what they were
-    centered at is added again. `least` is added to each cell of the estimate.
+    Parameters
+    ----------
+    before : NoisyTable
+        What was known before the round.
+    noisy : ndarray of shape (n_words, n_components), int64
+        The released sum. The new average takes its memory.
+    this_round : Round
+        The round.
+    granularity : float
+        Tokens, times word weight, for which one integer of `noisy` stands.
+    share : float
+        Weight of the sum in the new average.
+    is_centered : bool
+        Whether contributions sum to zero over topics. The mean of a word's row is then
+        noise alone and is removed, and the center is added again.
+    least : float, default=0.0
+        Added to each cell of the estimate.
+    n_jobs : int or None, default=None
+        Number of threads. It never changes a result.
+
+    Returns
+    -------
+    after : NoisyTable
+        What is known after the round.
     """
     reading = before.latest_reading()
-    noise_scale = step.mechanism.scale * unit  # of a cell, in tokens
+    noise_scale = this_round.mechanism.scale * granularity  # of a cell, in tokens
     of_rows = noisy.sum(axis=1)
     _denoise.learn(
         noisy,
         before.table,
         1 - share,
-        share * unit / before.weight,
+        share * granularity / before.weight,
         share * reading.own,
         is_centered,
         before.average,
@@ -271,7 +295,7 @@ def learn(
         n_jobs=n_jobs,
     )
     seeds = None if before.public is None else before.public.seeds
-    if seeds is not None and prior is not None:  # they hold their topics
+    if seeds is not None and prior is not None:  # seed words stay in their topics
         of_topics = prior.expected[:, : table.shape[1]]
         expected = np.broadcast_to(of_topics, table.shape)
         table[seeds] = reading.own[seeds, None] * expected[seeds]
@@ -281,21 +305,23 @@ def learn(
 def learn_totals(
     before: NoisyTable, noisy: np.ndarray, noise_scale: np.ndarray
 ) -> NoisyTable:
-    """What is known after one more release of word totals, and of its noise.
+    """What is known after a round of word totals.
 
-    Both have shape (n_words,).
+    `noisy` and `noise_scale` (n_words,) are the released totals and the standard
+    deviations of their noise.
     """
     released = before.released.and_release(noisy, noise_scale)
     return replace(before, released=released, n_rounds=before.n_rounds + 1)
 
 
 def learn_test(
-    before: NoisyTable, claim: Claim, noisy: np.ndarray, step: Round
+    before: NoisyTable, claim: Claim, noisy: np.ndarray, this_round: Round
 ) -> NoisyTable:
-    """What is known after one more round that tests the topics."""
-    # with too few documents, they would seem to have added too little
+    """What is known after a round that tests the topics."""
+    # An upper estimate: with too few documents, the test would expect too little of
+    # what the documents have added to the table themselves.
     n_docs = before.released.n_docs + before.released.n_docs_error
-    tested = met(before.tested, claim, noisy, step, n_docs)
+    tested = met(before.tested, claim, noisy, this_round, n_docs)
     return replace(before, tested=tested, n_rounds=before.n_rounds + 1)
 
 
@@ -307,8 +333,8 @@ def concluded(
 ) -> tuple[np.ndarray, CellPrior | None]:
     """The table that a fit publishes, (n_words, n_components), and its prior.
 
-    With noise, the cells of a word add up to the word's total, which is better known
-    than they are (docs/decisions.md, record 13).
+    With noise, the cells of a word are made to add up to the word's total, which is
+    known better than the cells are (docs/decisions.md, record 13).
     """
     totals = last.totals
     cells = NoisyCells(*last.sums(), totals)
@@ -322,7 +348,7 @@ def concluded(
 
 
 def claim_of(last: NoisyTable, n_jobs: int | None) -> Claim:
-    """What the topics say that a fit would publish now."""
+    """What the topics say of the words, if the fit published them now."""
     table, _ = concluded(last, n_jobs)
     return Claim.of(table, last.weight)
 
@@ -330,13 +356,14 @@ def claim_of(last: NoisyTable, n_jobs: int | None) -> Claim:
 def with_clusters(
     last: NoisyTable, n_jobs: int | None
 ) -> tuple[np.ndarray, CellPrior | None, str | None]:
-    """The table that a fit publishes, its prior, and what is in the place of topics.
+    """The table that a fit publishes, its prior, and what replaces weak topics, if any.
 
-    Public clusters of words say more than topics that are not shown, unless the topics
-    that are shown contradict the vectors: such clusters, with what the shown topics
-    leave of the word totals, are in the place of those. Without vectors the estimate is
-    near to the word totals where noise hides the topics. Where noise would not hide
-    them, topics that documents do not confirm are worse than these totals.
+    With word vectors, public clusters of words say more than weak topics. They replace
+    the weak topics, unless the released rows contradict the vectors, and get the word
+    totals that the other topics leave.
+
+    Without vectors, word totals replace all topics if none is shown although half were
+    expected. If noise hides the topics, the estimate is near the word totals already.
     """
     table, prior = concluded(last, n_jobs)
     n_components = table.shape[1]
@@ -364,19 +391,19 @@ def finish(
     topic_word_prior: float,
     *,
     n_jobs: int | None = None,
-) -> dict[str, Any]:
-    """Fitted attributes: final table, its noise and signal, evidence of topics."""
+) -> dict[str, object]:
+    """The fitted attributes: table, noise, signal, and evidence of the topics."""
     table, prior, instead = with_clusters(last, n_jobs)
     _, scale = last.sums()
     n_components = table.shape[1]
     noise = math.sqrt(last.variance)
-    # of `row_noise`, by one curator
-    of_one = math.sqrt(n_components * NOISE_VARIANCE) * noise
+    # standard deviation of `last.row_noise` if one curator has added all noise
+    row_scale = math.sqrt(n_components * NOISE_VARIANCE) * noise
     counted = last.released
     if last.earlier is not None:
         noise = math.hypot(noise, last.earlier.noise)
         counted = counted.and_documents(last.earlier.totals)
-    # The mean of a word's row is noise alone, and does not enter the average.
+    # less the noise of the mean of a word's row, which the average leaves out
     std = scale * np.sqrt(1 - 1 / n_components)
     signal = float((last.totals * last.weight).mean()) / n_components
     trust = None
@@ -384,8 +411,8 @@ def finish(
         trust = 1.0 if prior is None else prior.trust
     evidence = None if last.tested is None else last.tested.z
     row_noise = None
-    if of_one:
-        row_noise = np.asarray(last.row_noise / of_one, np.float32)
+    if row_scale:
+        row_noise = np.asarray(last.row_noise / row_scale, np.float32)
     return {
         **with_signal(table.T + topic_word_prior, std, evidence),
         "signal_to_noise_": signal / noise if noise else math.inf,

@@ -2,7 +2,7 @@
 
 Everything here is a function of public constants. ``benchmarks/planner.py`` fits the
 coefficients of the gap and measures their error; ``docs/choosing.md`` has its output.
-``benchmarks/topic_signal.py plan`` fits those of the topics that are shown.
+``benchmarks/topic_signal.py plan`` fits the coefficients of the topics that are shown.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scipy.special import ndtr, ndtri
 
 from dplda.core._base import MAX_ITER
 from dplda.core._private_fit import SMALLEST_DELTA
-from dplda.core._signal import FALSE_TOPICS
+from dplda.core._signal import FALSE_POSITIVES, FALSE_TOPICS
 from dplda.document._document_budget import (
     NORM,
     SCALE_UP,
@@ -26,39 +26,44 @@ from dplda.leaf._checks import check_delta, check_integer, check_number
 from dplda.leaf._messages import warn_user
 from dplda.privacy import Gaussian, LowSignalWarning, calibrate, split_epsilon
 
-# Half of the gap takes HALF * n_words**WORDS * (noise of a cell / largest contribution)
-# documents, VECTORS times as many with word vectors, and n_docs close the share 1 -
-# (half / n_docs)**DECAY / 2.
-HALF, WORDS, DECAY, VECTORS = 23.5, 0.667, 0.560, 0.59
-# With vectors, private topics say more than 60 public clusters of words from PAYS times
-# these documents on: 1.0 on news, 1.7 on definitions, and sooner where texts have a
+# The number of documents that close half of the gap is
+# half = HALF * n_words**WORDS * (noise of a cell / largest contribution), and VECTORS
+# times this number with word vectors. n_docs documents close the share
+# 1 - (half / n_docs)**DECAY / 2.
+HALF = 23.5
+WORDS = 0.667
+DECAY = 0.560
+VECTORS = 0.59
+# With vectors, private topics say more than 60 public clusters of words from PAYS *
+# half documents on: 1.0 on news, 1.7 on definitions, and sooner where texts have a
 # language of their own (benchmarks/utility.py pays).
 PAYS = 1.3
-# Standard error of that share on a corpus that was not used, where the share is above
-# zero, without and with vectors. These gain much on general English, and little on
-# technical texts.
+# Standard error of the closed share, where it is above zero, on a corpus that was not
+# used for the fit; without and with vectors. Vectors gain much on general English and
+# little on technical texts.
 ERROR = 0.13, 0.23
-# The middle one of K topics has z = CLAIM * n_docs / K / noise of a cell, and the
-# logarithms of all have the standard deviation SPREAD. The number of words and vectors
-# change this little.
-CLAIM, SPREAD = 0.0058, 0.93
-MIDDLE = -ndtri(FALSE_TOPICS / 2)  # z of the middle topic, if just half are shown
-# Documents that close half of the gap, over `half`: eight of ten settings lie between.
-# On two other corpora, of 9,575 and 14,613 documents, it is 2.0 and 2.6.
-FEWEST, MOST = 0.6, 2.7
-# A document scaled to the norm C has about BURST C length**LENGTH counts.
-BURST, LENGTH = 3.1, 0.2
+# The median of K topics has z = CLAIM * n_docs / K / noise of a cell. The logarithms of
+# all z have the standard deviation SPREAD. Words and vectors change this little.
+CLAIM = 0.0058
+SPREAD = 0.93
+MIDDLE = -ndtri(FALSE_TOPICS / 2)  # z of the median topic if just half are shown
+# In eight of ten settings, the true number of documents was FEWEST to MOST times
+# `half`. On two other corpora, of 9,575 and 14,613 documents, it is 2.0 and 2.6 times.
+FEWEST = 0.6
+MOST = 2.7
+# A document scaled to the norm C has about BURST * C * length**LENGTH counts.
+BURST = 3.1
+LENGTH = 0.2
 LARGEST = 10**12  # documents, words or topics: more is a mistake
-# Below it the formula counts too many: fits of 300 documents of KOS, glosses, NIPS and
-# BBC show no topic up to epsilon 8, where it counts up to 2 of 5
-# (benchmarks/topic_signal.py plan).
+# Below this number of documents, the formula counts too many topics: fits of 300
+# documents of KOS, glosses, NIPS and BBC show no topic up to epsilon 8, where it counts
+# up to 2 of 5 (benchmarks/topic_signal.py plan).
 FEWEST_DOCS = 1000
 INSTEAD = (  # without and with vectors
     "word totals alone are expected to say as much",
     "of general English, public clusters of words with private totals say as much",
 )
-COUNTS_SHARE = 0.2  # of counts by group, in a budget of a fit and counts
-NORMAL = -ndtri(0.025)  # half of a 95% interval, over the standard deviation
+COUNTS_SHARE = 0.2  # share of counts by group in the budget of a fit with counts
 TOO_FEW = (
     f"a fit to fewer than {FEWEST_DOCS:,} documents or users may show no topic, even "
     "where the formula counts some; public texts of the same kind help"
@@ -76,7 +81,7 @@ class Plan:
     signal : float
         Expected mean count in a cell of `components_`, in counts of scaled documents.
     noise : float
-        Standard deviation of the noise of such a cell, in the same unit.
+        Standard deviation of the noise of such a cell, in the same counts.
     gap_closed : float
         Expected share of the gap in held-out perplexity that is closed, from 0 for word
         frequencies to 1 for a model without noise. At most 0: word frequencies are
@@ -268,6 +273,7 @@ def plan(
     warn_of_size(budget.noise, n_docs, n_components, delta)
     half = HALF * budget.noise * n_words**WORDS
     half *= VECTORS if word_vectors else 1.0
+    # mean number of counts of a scaled document
     scaled = min(SCALE_UP * mean_doc_words, BURST * NORM * mean_doc_words**LENGTH)
     return Plan(
         **sizes,
@@ -285,21 +291,22 @@ def plan(
         recommended_words=max(1, round(n_words * (n_docs / half) ** (1 / WORDS))),
         groups=sizes_of_groups,
         count_noise=noise,
-        smallest_change=math.sqrt(2) * NORMAL * noise,
+        # a two-sided test of the difference of two numbers
+        smallest_change=-ndtri(FALSE_POSITIVES / 2) * math.sqrt(2) * noise,
     )
 
 
 def split_counts(epsilon: float, share: float, delta: float) -> tuple[float, float]:
-    """Epsilon of counts by group, and of the fit, of a finite total."""
+    """Split a finite total epsilon: for counts by group, and for the fit."""
     check_number("counts_share", share, 0.0, 1.0, closed="neither")
     for_counts, for_fit = split_epsilon(epsilon, (share, 1.0 - share), delta=delta)
     return for_counts, for_fit
 
 
 def topics_shown(noise: float, n_docs: float, n_components: int) -> float:
-    """How many topics are expected to be shown.
+    """Number of topics that are expected to be shown.
 
-    `noise` is the standard deviation of a cell of the average, over the norm.
+    `noise` is the noise scale of a cell of the average, over NORM.
     """
     middle = CLAIM * n_docs / (n_components * noise)
     return float(n_components * ndtr(math.log(middle / MIDDLE) / SPREAD))
@@ -316,12 +323,12 @@ def most_topics(noise: float, n_docs: float) -> int:
 
 
 def warn_of_size(noise: float, n_docs: int, n_components: int, delta: float) -> None:
-    """Warn if few topics are expected to be shown, and of a delta that is too large.
+    """Warn of a `delta` that is too large, and if few topics are expected to be shown.
 
-    All arguments are public: `n_docs` is what somebody expects, never the size of
-    private data.
+    All arguments are public: `n_docs` is an expectation, never the size of private
+    data.
     """
-    if delta * n_docs >= 1:  # which publishing some documents as they are satisfies
+    if delta * n_docs >= 1:
         warn_user(
             f"delta={delta:g} is at least 1 / {n_docs}, the number of documents: a "
             "mechanism that publishes each document with probability delta satisfies "

@@ -1,7 +1,8 @@
-"""What a fit asks of private units, and what it tells them; who runs its tasks.
+"""The interface between a fit and its private documents.
 
-A fit knows its documents by `PrivateSide` only: in memory (`Documents`), in shards that
-this process visits, or in shards on an engine (`ShardedDocuments`).
+A fit reaches its documents through `PrivateSide` only. They are in memory (`Documents`)
+or in shards (`ShardedDocuments`). An `Engine` visits the shards, in this process or on
+other machines.
 """
 
 from __future__ import annotations
@@ -14,47 +15,46 @@ import scipy.sparse as sp
 
 
 class RoundInference(NamedTuple):
-    """How the units of a round infer the topic weights of their documents; public."""
+    """How a round infers the topic weights of documents; public."""
 
     # p(word | topic), or exp(E[log beta]) by the E-step, (n_words, padded) float32
     table: np.ndarray
     doc_topic_prior: float
-    anew: bool  # from equal weights, or else from those of the last round
-    # Topic sizes, and the smallest count of a cell: a document reads what the others
-    # have added to the table, see `update_theta`.
+    anew: bool  # from equal weights; else from the weights of the last round
+    # Topic sizes, and the least count of a cell. With them, a document leaves out of
+    # the table what it has added itself (`OwnCounts`).
     own: tuple[np.ndarray, float] | None = None
-    by_e_step: bool = False  # variational Bayes, anew
+    by_e_step: bool = False  # by the E-step of variational Bayes, from equal weights
 
 
 class RoundTables(NamedTuple):
-    """What the units of a round are told; public."""
+    """The tables from which units compute their contributions to a round; public."""
 
-    inference: (
-        RoundInference | None
-    )  # None: their topic weights are those of the last one
-    factor: np.ndarray  # tempered p(word | topic), as of `in_16_bits`
-    center: np.ndarray  # p(topic | word), as of `in_16_bits` relative to 1
+    # None: topic weights do not change in this round
+    inference: RoundInference | None
+    factor: np.ndarray  # tempered p(word | topic), by `in_16_bits`
+    center: np.ndarray  # p(topic | word), by `in_16_bits` with 1 as 32767
     weight: np.ndarray  # word weights, (n_words,)
     norm: float  # clipping bound of a contribution, in L2
-    radius: int  # the integer units that it stands for
+    radius: int  # the clipping bound on the integer grid
 
 
 class Halves(NamedTuple):
-    """What the units of a round that tests the topics are told; public."""
+    """The tables of a round that tests the topics; public."""
 
-    first: np.ndarray  # mask of one half of the words, (n_words,)
-    inference: RoundInference  # anew, of one half of a document's words
-    shares: np.ndarray  # of each topic, (n_components,) float32
-    bound: float  # of the distance of topic weights from the shares, in L2
-    factor: np.ndarray  # ones, as of `in_16_bits`
-    center: np.ndarray  # `shares` for each word, as of `in_16_bits` relative to 1
+    first: np.ndarray  # mask of the words of the first half, (n_words,)
+    inference: RoundInference  # of topic weights from one half, anew
+    shares: np.ndarray  # share of each topic of all tokens, (n_components,) float32
+    bound: float  # largest L2 distance of topic weights from the shares
+    factor: np.ndarray  # ones, by `in_16_bits`
+    center: np.ndarray  # `shares` for each word, by `in_16_bits` with 1 as 32767
     weight: np.ndarray  # word weights, (n_words,)
-    norm: float  # of the word counts of a unit, in L2
-    radius: int  # the integer units that `bound` times `norm` stands for
+    norm: float  # clipping bound of the word counts of a unit, in L2
+    radius: int  # bound * norm on the integer grid
 
     @property
     def tables(self) -> RoundTables:
-        """Those of a sum of topics whose weights are known."""
+        """The tables of the sum, once the topic weights are known."""
         norm = self.bound * self.norm
         return RoundTables(
             None, self.factor, self.center, self.weight, norm, self.radius
@@ -64,85 +64,91 @@ class Halves(NamedTuple):
 class PrivateSide(Protocol):
     """The private units of a fit.
 
-    A unit is one document, or all documents of one user. Sums are integers, and only
-    they are released. All else stays with the curator, or with a fit without privacy.
-    Topic weights and scales of units are the state between rounds: that of a unit is a
-    function of the unit and of past releases.
+    A unit is one document, or all documents of one user. Every result is private. The
+    curator adds noise to the integer sums and releases them. `longest` and `matrices`
+    are for fits without noise.
+
+    The state between rounds is the scale of each unit and the topic weights of its
+    documents. It is a function of this unit and of past releases.
     """
 
     n_words: int  # size of the vocabulary, public
 
     @property
     def n_units(self) -> int:
-        """Number of units."""
+        """Number of units; private."""
 
     def rescale(self, weight: np.ndarray, norm: float) -> None:
-        """Scale each unit to norm `norm`, short ones at most `SCALE_UP` times longer.
+        """Set the scale of each unit, which all later sums use.
 
-        A long unit is clipped to `norm` in any case, so that a larger scale would
-        change nothing. The scale counts in all later sums.
+        The scale brings the unit's word counts, times `weight`, to the L2 norm `norm`.
+        Short units become at most `SCALE_UP` times longer.
         """
 
     def sum_words(
         self, units: np.ndarray | None, *, weight: np.ndarray, norm: float, radius: int
     ) -> np.ndarray:
-        """Integer word totals (n_words,) of `units`, or of all of them.
+        """Word totals (n_words,) of `units` (None: of all) on the integer grid.
 
-        A unit contributes its counts times its scale and `weight`, clipped to L2 norm
-        `norm`, which stands for `radius` integer units.
+        A unit contributes its word counts times its scale and `weight`, clipped to the
+        L2 norm `norm`, which is `radius` on the integer grid.
         """
 
     def count_documents(self, most: int) -> np.ndarray:
-        """Documents with words, at most `most` of a unit, and units with words."""
+        """Numbers of documents and of units that have words, (2,).
+
+        At most `most` documents of a unit count.
+        """
 
     def sum_topics(
         self, units: np.ndarray, tables: RoundTables, upweight: np.ndarray | None = None
     ) -> np.ndarray:
-        """Infer topic weights of `units`; sum their word-topic counts, in integers.
+        """Infer topic weights of `units`, and sum their centered word-topic counts.
 
-        The sum is (n_words, n_components). Unit u contributes the sum over its
-        documents d of s_u w_v x_dv (r_dvk - center_vk) with r_dvk ~ theta_dk factor_vk,
-        clipped to L2 norm `tables.norm`, which stands for `tables.radius` integer
-        units. s_u is the unit's scale, times `upweight` (n_units,) if that is given.
+        The sum is (n_words, n_components), on the integer grid. Unit u contributes the
+        sum over its documents d of s_u w_v x_dv (r_dvk - center_vk), where r_dvk is
+        theta_dk factor_vk, divided by its sum over k. The contribution is clipped to
+        the L2 norm `tables.norm`, which is `tables.radius` on the grid. s_u is the
+        unit's scale, times `upweight` (n_units,) if given.
         """
 
     def sum_halves(
         self, units: np.ndarray, halves: Halves, upweight: np.ndarray | None = None
     ) -> np.ndarray:
-        """Sum what half of a document's words say of the topics of the other half.
+        """Sum word counts of one half times topic weights inferred from the other half.
 
-        The sum is (n_words, n_components), in integers. Unit u contributes the sum over
-        its documents d of s_u w_v x_dv (theta_dk - shares_k), clipped as in
-        `sum_topics`. theta_dk are the topic weights that the words of d infer which are
-        not in the half of v. They are drawn toward the shares until their distance is
-        at most `halves.bound`, so that the clip reads no word of the half of v.
+        The sum is (n_words, n_components), on the integer grid. Unit u contributes the
+        sum over its documents d of s_u w_v x_dv (theta_dk - shares_k), clipped as in
+        `sum_topics`. theta_dk is inferred from the words of d in the other half than v.
+        It is moved toward the shares until its distance is at most `halves.bound`, so
+        that no clip of theta depends on the half of v.
         """
 
     def share_of(self, words: np.ndarray) -> np.ndarray:
-        """Share of the tokens of units (n_units,) in the mask `words` (n_words,)."""
+        """Share of each unit's tokens (n_units,) in the mask `words` (n_words,)."""
 
     def longest(self) -> float:
-        """Length of the longest unit, for fits without noise."""
+        """L2 norm of the word counts of the longest unit, for fits without noise."""
 
     def matrices(self) -> Iterator[sp.csr_array]:
         """The word counts of all documents, in order, for fits without noise."""
 
     def close(self) -> None:
-        """Forget what the training needs, here and wherever it was kept."""
+        """Forget the state of the training, in all processes that hold a part of it."""
 
 
 @runtime_checkable
 class Engine(Protocol):
     """Runs the tasks of a fit of shards, here or on other machines.
 
-    An argument of a task may be what `submit` returned for an earlier one, and stands
-    for its result. A task may be repeated.
+    An argument of a task may be what `submit` returned for an earlier task; it then
+    stands for the result of that task. The engine may run a task again.
     """
 
-    n_tasks: float  # at a time
+    n_tasks: float  # that run at the same time
 
     def submit(self, function: Callable[..., object], *arguments: object) -> object:
-        """Begin a task."""
+        """Begin a task; return a handle of its result."""
 
     def gather(self, tasks: Iterable[object]) -> Iterable[Any]:
         """The results of tasks, each once, in order."""

@@ -1,6 +1,4 @@
-"""Public pseudo-counts of words in topics.
-
-They come from public documents, seed words, or released weights.
+"""Public pseudo-counts of words in topics: from public documents, seed words, or both.
 
 Nothing here reads private data, and nothing is charged.
 """
@@ -25,11 +23,12 @@ from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivateDataWarning
 from dplda.privacy._streams import Streams
 
-# of a released weight as large as its noise: the fit expects such an error
+# Pseudo-tokens of a word whose released weight equals its noise scale. The fit expects
+# such an error of the frequency.
 TOKENS = 6.0
-LEAST_NOISE = 0.1  # of a released weight
+LEAST_NOISE = 0.1  # least noise scale of a released weight, for weights without noise
 
-# The words of topics: in order, or by their numbers.
+# The words of each topic: in order, or by the number of the topic.
 Seeds: TypeAlias = Sequence[Sequence[str]] | Mapping[int, Sequence[str]]
 
 
@@ -46,32 +45,30 @@ def public_prior(
 ) -> np.ndarray:
     """Make the `prior_components` of a private model of public documents or seed words.
 
-    Everything that goes in must be public: `X`, the seed words, and the vocabulary.
-    Topics of public documents are found by Gibbs sampling without privacy. Seed words
-    hold topics in their places: topic k of the table, and of a model that is trained
-    with it, is the one that the words of ``seed_words[k]`` belong to. Without both, the
-    table has the released word weights of a fitted `PrivateCountVectorizer`, the same
-    in all topics.
+    All inputs must be public: `X`, the seed words, and the vocabulary. Gibbs sampling
+    without privacy finds the topics of public documents. Seed words fix the order of
+    the topics: the words of ``seed_words[k]`` belong to topic k of the table, and of a
+    model that is trained with it. Without documents and seed words, the table has the
+    released word weights of a fitted `PrivateCountVectorizer`, the same in all topics.
 
     Parameters
     ----------
     X : list of str, {array-like, sparse matrix} (n_docs, n_words) or None
         *Public* texts, or their word counts in the columns of the private matrix. They
-        should resemble the private documents, and none of them may be among those.
+        should resemble the private documents. No private document may be among them.
     n_components : int, default=10
-        Number of topics, that of the private model.
+        Number of topics of the private model.
     seed_words : sequence or dict of lists of str, default=None
-        The words of topic 0, of topic 1, and so on, or a dict that names topics by
-        their numbers. The other topics are free. A word may belong to several topics.
+        The words of topic 0, topic 1, and so on, or a dict from numbers of topics to
+        words. The other topics are free. A word may belong to several topics.
     seed_weight : float, default=20.0
-        Number of tokens of public text that a seed word counts as in the table. While
-        topics of `X` are drawn, a seed word weighs at least as much as all its tokens
-        in `X`.
+        Number of public tokens for which a seed word counts in the table. While the
+        sampler draws topics of `X`, a seed word weighs at least as much as all its
+        tokens in `X`.
     vocabulary : vectorizer, sequence of str or dict, default=None
         The words of the columns. Pass the vectorizer that counts the private texts: a
-        `PrivateCountVectorizer`, or a `CountVectorizer` with a public vocabulary. It is
-        needed for texts and for seed words, unless `X` is a data frame with the words
-        as columns.
+        `PrivateCountVectorizer`, or a `CountVectorizer` with a public vocabulary. Texts
+        and seed words need it, unless `X` is a data frame with the words as columns.
     max_iter : int, default=200
         Number of sweeps over the public documents.
     n_jobs : int or None, default=None
@@ -83,18 +80,17 @@ def public_prior(
     -------
     prior : ndarray of shape (n_components, n_words)
         Pseudo-counts, not normalized: the tokens of `X` in the vocabulary, plus the
-        weights of the seed words. Multiply the table by a number below 1 if the public
-        texts deserve less trust. Topics that neither seeds nor documents know have
-        zeros only.
+        weights of the seed words. Multiply the table by a number below 1 if you trust
+        the public texts less. Topics without seed words and documents have zeros only.
 
     Raises
     ------
     TypeError
         If `seed_words` or `vocabulary` has the wrong type.
     ValueError
-        If neither `X` nor `seed_words` is given, and `vocabulary` has released no word
-        weights; if a seed word is not in the vocabulary, if the documents have no word
-        of it, or if a shape or a number does not fit.
+        If neither `X` nor `seed_words` is given and `vocabulary` has released no word
+        weights; if a seed word is not in the vocabulary; if the documents have no word
+        of the vocabulary; or if a shape or a number is out of range.
 
     Warns
     -----
@@ -104,21 +100,21 @@ def public_prior(
     See Also
     --------
     SubLDA, PrivateSVILDA : Take the table as `prior_components`.
-    GibbsLDA : Topics of public documents as a model of its own.
+    GibbsLDA : A model of public documents, by the same sampler.
 
     Notes
     -----
-    **Privacy.** A function of public values: it costs nothing. The guarantee of the
-    private model then rests on the assumption that they are public. A table, a list of
-    seed words or a vocabulary that someone made by looking at the private texts is not.
-    The released weights of a `PrivateCountVectorizer` are paid for by its own
-    guarantee: what the model and the vectorizer cost together is that of
-    `dplda.pipeline_guarantee`, or of a ledger that charges both.
+    **Privacy.** The table is a function of public values and costs nothing. The
+    guarantee of the private model assumes that these values are public. A table, a list
+    of seed words or a vocabulary that someone made by looking at the private texts is
+    not public. The fit of a `PrivateCountVectorizer` pays for its released weights;
+    `dplda.pipeline_guarantee`, or a ledger that charges both fits, states the cost of
+    model and vectorizer together.
 
-    The sampler is that of `GibbsLDA` with ``doc_topic_prior=0.1`` and
-    ``topic_word_prior=0.1``. Seed words are an asymmetric prior of the words of topics,
-    as in tomotopy's ``set_word_prior``: each draw reads the counts of all tokens plus
-    the weights of the seeds.
+    The sampler is `GibbsLDA` with ``doc_topic_prior=0.1`` and ``topic_word_prior=0.1``.
+    Seed words are an asymmetric prior of the words of topics, as in tomotopy's
+    ``set_word_prior``: each draw adds the weights of the seed words to the counts of
+    all tokens.
 
     Examples
     --------
@@ -147,7 +143,7 @@ def public_prior(
     max_iter = check_integer("max_iter", max_iter, 1, 10**6)
     if X is None and seed_words is None:
         return _released_weights(vocabulary, n_components)
-    words = None  # the names of the columns, if anything says them
+    words = None  # the words of the columns, if known
     if vocabulary is not None:
         words = column_words(vocabulary)
     elif hasattr(X, "columns"):
@@ -159,8 +155,8 @@ def public_prior(
         counts = _counts(X, vocabulary, words)
         anchors = None
         if seed_words is not None:
-            # as many tokens as the documents have, or more: a fixed weight would not
-            # hold a word that is frequent in many documents
+            # at least as many tokens as the documents have: a fixed weight would not
+            # keep a frequent word in its topic
             anchors = np.where(table, np.maximum(table, counts.sum(axis=0)[:, None]), 0)
         table = table + average_counts(
             Corpus.from_counts(counts),
@@ -177,7 +173,7 @@ def public_prior(
 
 
 class ReleasedWords(Protocol):
-    """What is read of a `PrivateCountVectorizer`."""
+    """The part of a `PrivateCountVectorizer` that is read here."""
 
     word_weights_: np.ndarray
     word_weight_scale_: float
@@ -186,7 +182,7 @@ class ReleasedWords(Protocol):
 
 
 def _released_weights(vocabulary: ReleasedWords, n_components: int) -> np.ndarray:
-    """Word frequencies that a vectorizer has released, in all topics the same."""
+    """Word frequencies that a vectorizer has released, the same in all topics."""
     if not hasattr(vocabulary, "word_weights_"):
         raise ValueError(
             "public_prior makes a prior of public documents, of seed_words, or of "
@@ -201,7 +197,7 @@ def _released_weights(vocabulary: ReleasedWords, n_components: int) -> np.ndarra
 
 
 def _counts(X: object, vocabulary: object, words: list[str] | None) -> sp.csr_array:
-    """Counts of the public documents (n_docs, n_words), whole, without stored zeros."""
+    """Word counts of the public documents (n_docs, n_words), without stored zeros."""
     texts = texts_in(X)
     if texts is not None:
         if words is None:
@@ -212,7 +208,7 @@ def _counts(X: object, vocabulary: object, words: list[str] | None) -> sp.csr_ar
         vectorizer = counter_of(words)
         if hasattr(vocabulary, "transform"):
             vectorizer = vocabulary
-        # of words that private texts lack; these are public
+        # it warns of words that private texts lack, and these texts are public
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivateDataWarning)
             X = vectorizer.transform(texts)
@@ -243,10 +239,7 @@ def _counts(X: object, vocabulary: object, words: list[str] | None) -> sp.csr_ar
 def _seeds(
     given: Seeds, weight: float, words: list[str] | None, n_components: int
 ) -> np.ndarray:
-    """Weights of the seed words (n_words, n_components).
-
-    They are public: errors may name them.
-    """
+    """Weights of the seed words (n_words, n_components); errors may name the words."""
     weight = check_number("seed_weight", weight, 0.0, 1e9, closed="right")
     if words is None:
         raise ValueError(
@@ -282,11 +275,11 @@ def _seeds(
 
 
 def _listed(group: object) -> Sequence[Any]:
-    """A list; a single text is none."""
+    """Return a list of words; refuse a single text."""
     if isinstance(group, (str, Mapping)) or not isinstance(group, Sequence):
         raise TypeError(
             "seed_words must be a list with the words of each topic, or a dict of "
-            f"numbers of topics and lists of words, got {group!r} in the place of a "
+            f"numbers of topics and lists of words, got {group!r} instead of a "
             "list"
         )
     return group

@@ -1,4 +1,4 @@
-"""What is public of the words of a document-level fit: vectors, and counts in topics.
+"""Public tables of the words of a document-level fit: vectors, and counts in topics.
 
 Everything here is a function of public numbers, released values and public constants.
 It is post-processing and has no privacy cost. ``docs/public_prior.md`` has the
@@ -13,35 +13,37 @@ from typing import NamedTuple
 import numpy as np
 
 from dplda.document._word_totals import WordTotals
+from dplda.kernels import _denoise
 from dplda.leaf._messages import warn_user
 from dplda.privacy import LowSignalWarning
 
-# Points of the share of the gap that a change gives, at epsilon 1 / 4: docs/results.md.
-# of the variance of rows, which vectors explain; 0.25: -1.5 / 0, 0.75: 0 / 0
+# Figures like -1.5 / 0 are points of the share of the gap, at epsilon 1 and 4, that a
+# change gives (docs/results.md).
+# Share of the variance of the rows that vectors explain. 0.25: -1.5 / 0, 0.75: 0 / 0
 SHARED = 0.5
-# tokens, even in all topics, that a word gets besides its own; 0.5: -0.5 / -0.7
+# Pseudo-tokens of a word, spread evenly over the topics. 0.5: -0.5 / -0.7
 SMOOTHING = 2.0
-# share of the words without which a table knows no word frequencies
+# Least share of the words that public tokens must cover to give word frequencies.
 LEAST_COVERED = 0.25
-# A word belongs to clusters as exp(SHARP cosine) says. 6: new words gain +0.00 nats on
-# BBC, +0.01 on glosses, -0.03 on KOS, -0.05 on docstrings and NIPS.
+# p(cluster | word) is proportional to exp(SHARP * cosine). 6: new words gain +0.00 nats
+# on BBC, +0.01 on glosses, -0.03 on KOS, -0.05 on docstrings and NIPS.
 SHARP = 4.0
 HELD = 10  # one word in so many is held out; 5: -0.6 / -1.3
-# slope of their rows, from which all words believe what is said; 0.5: -3 / 0
+# Slope of the held-out rows from which public tables are trusted fully. 0.5: -3 / 0
 REAL = 0.25
 
 
 class Vectors(NamedTuple):
-    """What is known of words from their vectors."""
+    """Public word vectors, split into direction and length."""
 
-    # of length one, centered, or zeros, (n_words, n_dimensions)
+    # unit vectors, centered before; zeros without a vector; (n_words, n_dimensions)
     directions: np.ndarray
-    # whether a word has a vector; its standardized log length; (n_words, 2)
+    # whether a word has a vector, and its standardized log length; (n_words, 2)
     lengths: np.ndarray
 
     @classmethod
     def of(cls, vectors: np.ndarray) -> Vectors:
-        """Of checked vectors (n_words, n_dimensions)."""
+        """From checked vectors (n_words, n_dimensions)."""
         vectors = vectors / np.abs(vectors).max()  # squares stay finite
         size = np.linalg.norm(vectors, axis=1, keepdims=True)
         known = size > 0
@@ -57,11 +59,11 @@ class Vectors(NamedTuple):
         )
 
     def clusters(self, n_clusters: int) -> np.ndarray:
-        """Clusters of words by their vectors: p(cluster | word), (n_words, n_clusters).
+        """Cluster the words by spherical k-means: p(cluster | word).
 
-        They are those of spherical k-means, of the words that have a vector. The first
-        centers are words, evenly spaced in the vocabulary. A word without a vector
-        belongs to all clusters alike.
+        The result has shape (n_words, n_clusters). Only words with a vector are
+        clustered. The first centers are words, evenly spaced in the vocabulary. A word
+        without a vector belongs equally to all clusters.
         """
         known = self.directions.any(axis=1)
         words = self.directions[known] if known.any() else self.directions[:1]
@@ -79,14 +81,14 @@ class Vectors(NamedTuple):
 
 
 class Topics(NamedTuple):
-    """What is known of words from public tokens in topics."""
+    """Public tokens in topics."""
 
-    counts: np.ndarray  # tokens of each word, (n_words,)
-    shares: np.ndarray  # p(topic | word) of the tokens, (n_words, n_components)
+    counts: np.ndarray  # public tokens of each word, (n_words,)
+    shares: np.ndarray  # their smoothed p(topic | word), (n_words, n_components)
 
     @classmethod
     def of(cls, table: np.ndarray) -> Topics:
-        """Of checked pseudo-counts (n_components, n_words)."""
+        """From checked pseudo-counts (n_components, n_words)."""
         counts = table.sum(axis=0)
         if np.allclose(table.sum(axis=1), 1):
             warn_user(
@@ -101,34 +103,34 @@ class Topics(NamedTuple):
 
     @property
     def known(self) -> np.ndarray:
-        """Mask of the words that the public texts have."""
+        """Mask of the words with public tokens."""
         return self.counts > 0
 
     @property
     def has_frequencies(self) -> bool:
-        """Whether the counts know the words' frequencies, or are a hint.
+        """Whether the tokens give word frequencies.
 
-        A hint has a few words of each topic, as of seed words.
+        They do not if only seed words, a few for each topic, have tokens.
         """
         return bool(self.known.mean() >= LEAST_COVERED)
 
     @property
     def frequencies(self) -> np.ndarray:
-        """Public frequencies of the words, above 0."""
+        """Smoothed word frequencies (n_words,), above 0."""
         smooth = self.counts + SMOOTHING
         return smooth / smooth.sum()
 
     def agreement(self, totals: np.ndarray) -> float:
-        """Share of the tokens whose words are near to their public frequencies.
+        """Share of the private tokens whose words have about the public frequency.
 
-        They are within a factor of 2, by these estimated word totals.
+        "About" is within a factor of 2. `totals` (n_words,) are estimated word totals.
         """
         ratios = totals / (self.frequencies * totals.sum())
         near = np.abs(np.log2(ratios)) < 1
         return float(totals[near].sum() / totals.sum())
 
     def contrasts(self, totals: np.ndarray) -> np.ndarray:
-        """Shares less their mean, zero for a word that the public texts lack."""
+        """Shares minus their mean; zero for a word without public tokens."""
         known = self.known
         mean = np.average(self.shares[known], axis=0, weights=totals[known])
         return np.where(known[:, None], self.shares - mean, 0.0)
@@ -136,16 +138,15 @@ class Topics(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PublicWords:
-    """What is public of the words.
+    """Public tables of the words, and how far they are trusted.
 
-    Documents that are inferred under a table repeat it: the rows of words would confirm
-    whatever is expected of them, and of words like them. Nothing public changes the
-    rows of every tenth word before the last table, and no row of theirs enters a
-    regression. How far these rows agree with what public numbers say of them is how far
-    all words read those.
+    Topic weights are inferred under a table, so that the released rows confirm what the
+    table says. Therefore every tenth word is held out: public tables do not change its
+    row before the last table, and its row enters no regression. All words trust the
+    public tables as far as the released rows of these words agree with them.
     """
 
-    held: np.ndarray  # mask of these words, (n_words,)
+    held: np.ndarray  # mask of the words that are held out, (n_words,)
     vectors: Vectors | None = None
     topics: Topics | None = None
 
@@ -153,9 +154,9 @@ class PublicWords:
     def of(
         cls, vectors: np.ndarray | None, table: np.ndarray | None
     ) -> PublicWords | None:
-        """Of checked vectors and pseudo-counts; None if there are none.
+        """From checked vectors and pseudo-counts; None without both.
 
-        Shapes are (n_words, n_dimensions) and (n_components, n_words).
+        Their shapes are (n_words, n_dimensions) and (n_components, n_words).
         """
         given = vectors if table is None else table.T
         if given is None:
@@ -163,27 +164,27 @@ class PublicWords:
         held = np.arange(len(given)) % HELD == HELD // 2
         topics = None if table is None else Topics.of(table)
         if topics is not None and not topics.has_frequencies:
-            held &= ~topics.known  # seed words belong to their topics
+            held &= ~topics.known  # a seed word always belongs to its topic
         return cls(held, None if vectors is None else Vectors.of(vectors), topics)
 
     @property
     def seeds(self) -> np.ndarray | None:
-        """Mask of the seed words; None if public tokens are more than a hint."""
+        """Mask of the seed words; None without seed words."""
         if self.topics is None or self.topics.has_frequencies:
             return None
         return self.topics.known
 
     @property
     def with_frequencies(self) -> Topics | None:
-        """The public tokens, if they know the words' frequencies."""
+        """The public tokens, if they give word frequencies; else None."""
         return None if self.seeds is not None else self.topics
 
     def totals(self, released: WordTotals) -> np.ndarray:
-        """Posterior means of word totals, positive.
+        """Posterior means of word totals (n_words,), positive.
 
-        Logarithms of the totals, less those of the public frequencies, are regressed on
-        the vectors and their lengths. What the other words say of a word is its
-        expected frequency.
+        With vectors, the log ratio of total and public frequency is regressed on the
+        vectors and their lengths. The prediction for a word from all other words gives
+        its expected frequency.
         """
         topics = self.with_frequencies
         if not released.has_noise or (self.vectors is None and topics is None):
@@ -193,7 +194,7 @@ class PublicWords:
             return released.smooth(public)
         first = released.smooth(public)
         expected = np.ones_like(first) if public is None else public
-        # of the logarithm of a total, half of whose variance the vectors explain
+        # of the logarithm of a total; vectors explain the share SHARED of its variance
         precision = 1 / (SHARED + (released.noise_scale / first) ** 2)
         rest = np.log(first / expected)
         rest -= np.average(rest, weights=precision)
@@ -210,19 +211,35 @@ class PublicWords:
         shares: np.ndarray,
         last: bool = False,
     ) -> tuple[np.ndarray, float, bool]:
-        """The share of each topic expected of each word, (n_words, n_components).
+        """Expected p(topic | word), from the topic shares and the public tables.
 
-        That of the topic, `shares` (n_components,), and what public topics and vectors
-        add to it, as far as they are trusted. `noisy` is the released table, and
-        `noise_scale` (n_words,) the noise of its cells. Of the words that are held out,
-        that of the topic alone is expected before the `last` table. Also returns how
-        far the public topics are trusted, from 0 to 1, and whether the released rows
-        contradict the vectors: one standard error more would not be a slope of `REAL`.
+        Parameters
+        ----------
+        noisy : ndarray of shape (n_words, n_components)
+            Released word-topic counts.
+        noise_scale, totals : ndarray of shape (n_words,)
+            Noise scale of a cell of each word, and estimated word totals.
+        shares : ndarray of shape (n_components,)
+            Share of each topic of all tokens.
+        last : bool, default=False
+            Whether the fit publishes this table. Before it, words that are held out get
+            the topic shares.
+
+        Returns
+        -------
+        expected : ndarray of shape (n_words, n_components)
+            Rows sum to 1.
+        trust : float
+            How far public topics are trusted, from 0 to 1.
+        contradicts_vectors : bool
+            Whether the released rows contradict the vectors: their slope plus one
+            standard error is below `REAL`.
         """
         rows, precision, own = standard(noisy, noise_scale, totals, shares)
         held = self.held
         found = np.zeros_like(rows)
-        trust, contradicted = 1.0, False
+        trust = 1.0
+        contradicts_vectors = False
         if self.topics is not None:
             public = self.topics.contrasts(totals)
             trust = trust_in(public[held], rows[held], precision[held], 1.0)
@@ -237,23 +254,24 @@ class PublicWords:
             )
             found += trust_in(others[held], rows[held], precision[held], 0.5) * others
             slope, square = slope_on(others[held], rows[held], precision[held])
-            contradicted = slope + max(square, 1e-12) ** -0.5 < REAL
+            contradicts_vectors = slope + max(square, 1e-12) ** -0.5 < REAL
         if not last:
             found[held] = 0
         if self.topics is not None and self.seeds is not None:
-            # they belong to their topics, however few these are
+            # a seed word belongs to its topics, whatever was released
             found[self.seeds] = self.topics.shares[self.seeds] - shares
         found = np.maximum(found + shares, 0.0)
-        return found / found.sum(axis=1, keepdims=True), trust, contradicted
+        return found / found.sum(axis=1, keepdims=True), trust, contradicts_vectors
 
 
 def trust_in(
     expected: np.ndarray, rows: np.ndarray, precision: np.ndarray, before: float
 ) -> float:
-    """How far released rows agree with what was expected of them, from 0 to 1.
+    """How far released rows agree with the expected ones, from 0 to 1.
 
-    The slope of the rows on what was expected, over `REAL`: its posterior mean, if it
-    is normal around `before` with a standard deviation of 1.
+    The agreement is the slope of released on expected rows, over `REAL`. Its prior is
+    normal with mean `before` and standard deviation 1. Returns the posterior mean,
+    clipped to [0, 1].
     """
     slope, precise = slope_on(expected, rows, precision)
     precise *= REAL**2
@@ -266,13 +284,12 @@ def standard(
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Released rows as deviations from topic shares, with precision and variance.
 
-    The precision (n_words,) counts what words share as signal. The variance is that of
-    a share among the words, without the noise: by moments, weighted by the precision of
-    the noise.
+    The precision (n_words,) treats the variance that words share as signal. The
+    variance (without noise) of a topic's share among words is estimated by moments,
+    weighted by the precision of the noise.
     """
     rows = noisy / totals[:, None] - shares
-    # a released row sums to its word's total, which takes 1 / n_components of the noise
-    # away
+    # the row sums to the word's total, which removes 1 / n_components of the noise
     noise = (1 - 1 / len(shares)) * (noise_scale / totals) ** 2
     excess = (np.square(rows).mean(axis=1) - noise) / noise
     variance = max(float(excess.sum() / (1 / noise).sum()), 1e-6)
@@ -291,26 +308,35 @@ def slope_on(
 def left_out(
     features: np.ndarray, rows: np.ndarray, precision: np.ndarray, penalty: float
 ) -> np.ndarray:
-    """What ridge regression on the features of all other words says of each row.
+    """Leave-one-out predictions of each row by weighted ridge regression.
 
-    `features` is (n_words, n_features), `rows` (n_words, n_columns), and `precision`
-    (n_words,) of the rows. The sum of squares of weights is penalized by `penalty`. A
-    word is left out exactly: by its leverage, without another regression.
+    `features` is (n_words, n_features), `rows` is (n_words, n_columns), and `precision`
+    (n_words,) weighs the words. `penalty` multiplies the sum of squared coefficients. A
+    word is left out exactly, by its leverage, without a second regression.
     """
+    features = np.ascontiguousarray(features, float)
     weighted = features * precision[:, None]
-    inverse = inverted(np.einsum("vi,vj->ij", weighted, features), penalty)
-    # no BLAS: its sums have any order
-    turned = np.einsum("vi,ij->vj", features, inverse)
+    inverse = inverted(product(weighted.T, features), penalty)
+    turned = product(features, inverse)
     leverage = np.einsum("vi,vi->v", turned, weighted)[:, None]
-    fitted = np.einsum("vi,ik->vk", turned, np.einsum("vi,vk->ik", weighted, rows))
+    fitted = product(turned, product(weighted.T, rows))
     return (fitted - leverage * rows) / np.maximum(1 - leverage, 1e-3)
+
+
+def product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """left @ right, with sums in one order on every processor: BLAS's have any."""
+    if right.shape[1] == 1:  # whose sum einsum splits
+        return np.einsum("ij,jk->ik", left, right)
+    out = np.empty((len(left), right.shape[1]))
+    _denoise.products(left, np.ascontiguousarray(right), out)
+    return out
 
 
 def inverted(square: np.ndarray, penalty: float) -> np.ndarray:
     """Inverse of a positive matrix plus `penalty` times the identity, by elimination.
 
-    LAPACK's would round otherwise on another processor, and no seed would give the same
-    topics.
+    LAPACK rounds differently on different processors, and a seed would then not
+    reproduce the topics.
     """
     a = square + penalty * np.eye(len(square))
     for i in range(len(a)):

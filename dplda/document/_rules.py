@@ -1,12 +1,13 @@
-"""What a fit does in its releases and rounds, and what it does better without noise.
+"""What differs between a fit with noise and a fit without.
 
-`Rules` are those of a fit with noise. `ExactRules` are those of a fit without noise and
-without privacy. A fit chooses one of them once, and asks it.
+A fit with noise follows `Rules`. A fit without noise, which has no privacy, follows
+`ExactRules`. The rest of the code does not ask which of them a fit follows.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,150 +22,144 @@ from dplda.document._table_estimate import (
     topic_sizes,
     word_probabilities,
 )
-from dplda.document._topic_test import BLOCKS
 from dplda.document._word_totals import WordTotals
 
 
+@dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What a fit with noise does.
+    """The rules of a fit with noise.
 
     Parameters
     ----------
     begins_anew : bool, default=False
-        Whether documents infer their topic weights from equal ones in each round.
+        Whether each round infers topic weights from equal weights.
     doc_topic_prior, topic_word_prior : float
-        Priors of topics in documents and of words in topics.
+        Dirichlet parameters of topics in documents and of words in topics.
     n_jobs : int or None, default=None
         Number of threads. It never changes a result.
     """
 
-    # Contributions are differences to what past releases predict, of units that are
-    # scaled to one norm.
+    # Whether contributions are differences from what past releases predict.
     is_centered = True
-    # powers of tempering, in the first and in the last rounds; 1, 1: +0.5 / -2
+    # Tempering powers of p(word | topic) in the first and the last round. 1 and 1:
+    # +0.5 / -2 points of the share of the gap, at epsilon 1 / 4 (docs/results.md).
     powers = 0.3, 1.0
-    most_for_totals = 1.0  # of the rounds, at most, release word totals again
+    most_for_totals = 1.0  # largest share of the rounds that release word totals
 
-    def __init__(
-        self,
-        *,
-        begins_anew: bool = False,
-        doc_topic_prior: float = 0.1,
-        topic_word_prior: float = 0.01,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.begins_anew = begins_anew
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.n_jobs = n_jobs
+    begins_anew: bool = False
+    doc_topic_prior: float = 0.1
+    topic_word_prior: float = 0.01
+    n_jobs: int | None = None
 
-    # ---- what the private side is asked ----------------------------------------------
+    # ---- releases --------------------------------------------------------------------
 
     def rescale(self, documents: PrivateSide, weight: np.ndarray) -> None:
-        """Scale units to one norm."""
+        """Scale the word counts of all units to the same L2 norm."""
         documents.rescale(weight, NORM)
 
     def bound(self, documents: PrivateSide, norm: float) -> float:
-        """The clipping bound of a release, in L2: a public constant."""
+        """The clipping bound of a release, in L2; `norm` is a public constant."""
         return norm
 
     def keeps_out(self, documents: PrivateSide) -> bool:
-        """Whether some units do not train, and test the topics at the end."""
+        """Whether some units only test the topics, at the end of the fit."""
         return False
 
     def that_train(self, units: np.ndarray, documents: PrivateSide) -> np.ndarray:
-        """Those of the `units` that train: all of them."""
+        """The members of `units` that train."""
         return units
 
     def rest(self, radius: int, share: int) -> int:
-        """What is left of a radius beside cells of length `share`."""
+        """Radius that is left for other cells beside cells of L2 norm `share`."""
         return math.isqrt(radius**2 - share**2)
 
     def tables(
-        self, table: NoisyTable, step: Round, norm: float, room: np.ndarray
+        self, table: NoisyTable, this_round: Round, norm: float, scratch: np.ndarray
     ) -> RoundTables:
-        """What units are told in a round; public. `room` (n_words, padded) is used.
+        """The tables of a round; public. Overwrites `scratch` (n_words, padded).
 
-        They read p(word | topic), and no exp(E[log beta]): the table is a posterior
+        Inference reads p(word | topic), not exp(E[log beta]): the table is a posterior
         mean already, and the digamma function would count the uncertainty of rare words
         twice.
         """
         n_jobs = self.n_jobs
         sizes = topic_sizes(table.table, n_jobs)
-        phi = word_probabilities(table.table, sizes, room, n_jobs)
-        factor = in_16_bits(temper(phi, step.power, n_jobs), n_jobs)
-        center = self.center(table, room)
+        phi = word_probabilities(table.table, sizes, scratch, n_jobs)
+        factor = in_16_bits(temper(phi, this_round.power, n_jobs), n_jobs)
+        center = self.center(table, scratch)
         inference = RoundInference(
-            word_probabilities(table.table, sizes, room, n_jobs),
+            word_probabilities(table.table, sizes, scratch, n_jobs),
             self.doc_topic_prior,
             self.begins_anew,
             self.own(sizes),
         )
-        radius = step.mechanism.radius
+        radius = this_round.mechanism.radius
         return RoundTables(inference, factor, center, table.weight, norm, radius)
 
-    def center(self, table: NoisyTable, room: np.ndarray) -> np.ndarray:
-        """Center of the contributions: p(topic | word), in 16 bits."""
-        shares = topic_shares(table.table, room, self.n_jobs)
+    def center(self, table: NoisyTable, scratch: np.ndarray) -> np.ndarray:
+        """Center of the contributions: p(topic | word), by `in_16_bits`."""
+        shares = topic_shares(table.table, scratch, self.n_jobs)
         return in_16_bits(shares, self.n_jobs, size=0)
 
     def own(self, sizes: np.ndarray) -> tuple[np.ndarray, float] | None:
-        """What a document needs to leave out what it has added itself; None: nothing.
+        """How a document leaves its own counts out of the table (`RoundInference`).
 
-        Its contribution is clipped: its share of the table is unknown.
+        None with noise: contributions are clipped, so that a document does not know its
+        part of the table.
         """
         return None
 
-    # ---- what the public side learns -------------------------------------------------
+    # ---- what is learned from releases -----------------------------------------------
 
     def word_weights(self, first: WordTotals) -> np.ndarray:
         """Word weights (n_words,) from the first release of word totals.
 
-        The noise of a word grows with the fourth root of its frequency. Contributions
-        are multiplied by the weights before the clip, and releases are divided by them.
+        Contributions are multiplied by the weights before the clip, and releases are
+        divided by them. The noise scale of a word thus grows with the fourth root of
+        its frequency.
         """
         smooth = first.smooth()
         shares = np.maximum(smooth / smooth.mean(), 1e-3)
         return np.minimum(4.0, shares**-0.25)
 
     def doc_length(self, n_tokens: float) -> float:
-        """Number of different words in a document, from its mean number of tokens.
+        """Number of different words in a document, from the mean number of tokens.
 
-        It is scaled: n different words have NORM sqrt(n) tokens. A document that
-        repeats words counts as a shorter one.
+        Documents are scaled to NORM: n different words have NORM sqrt(n) tokens. A
+        document that repeats words counts as shorter.
         """
         return (n_tokens / NORM) ** 2
 
     def n_norms(self, n_docs: float, n_users: float) -> float:
-        """Documents of users, as `WordTotals` counts them: a user's share one norm."""
+        """Number of documents by their norms, where a user's documents share one."""
         return math.sqrt(n_docs * n_users)
 
 
 class ExactRules(Rules):
-    """What a fit without noise and privacy does better.
+    """The rules of a fit without noise and without privacy.
 
-    Units count as they are: they are not scaled, weighted or clipped. Tempering begins
-    higher, and ends below 1: rare words keep several topics. Inference is that of
-    online variational Bayes if it begins anew, and collapsed inference otherwise.
+    Units are not scaled, weighted or clipped. Tempering begins at a higher power and
+    ends below 1, so that rare words keep several topics. If each round infers anew, it
+    runs the E-step of online variational Bayes. Otherwise it runs collapsed inference.
     """
 
-    is_centered = False  # which gains nothing: later documents may have other words
+    is_centered = False
     powers = 0.6, 0.95
     most_for_totals = 0.0
 
     def rescale(self, documents: PrivateSide, weight: np.ndarray) -> None:
-        """Nothing."""
+        """Leave the scale of all units at 1."""
 
     def bound(self, documents: PrivateSide, norm: float) -> float:
-        """One that no unit reaches, a power of two; without privacy."""
+        """A power of two that no unit reaches; not private."""
         return float(2.0 ** np.frexp(1 + documents.longest())[1])
 
     def keeps_out(self, documents: PrivateSide) -> bool:
-        """If each block has two units at least."""
-        return documents.n_units >= 2 * BLOCKS * KEPT_OUT
+        """Whether each of the `KEPT_OUT` blocks of the test has at least two units."""
+        return documents.n_units >= 2 * KEPT_OUT**2
 
     def that_train(self, units: np.ndarray, documents: PrivateSide) -> np.ndarray:
-        """All but every tenth one."""
+        """All units but every tenth."""
         if not self.keeps_out(documents):
             return units
         return units[units % KEPT_OUT != KEPT_OUT - 1]
@@ -173,24 +168,24 @@ class ExactRules(Rules):
         return radius
 
     def tables(
-        self, table: NoisyTable, step: Round, norm: float, room: np.ndarray
+        self, table: NoisyTable, this_round: Round, norm: float, scratch: np.ndarray
     ) -> RoundTables:
-        """Those of online variational Bayes, if inference begins anew."""
+        """The tables of a round of online variational Bayes, or of `Rules`."""
         if not self.begins_anew:
-            return super().tables(table, step, norm, room)
+            return super().tables(table, this_round, norm, scratch)
         expected = exp_dirichlet_expectation(table.table, np.float32, self.n_jobs)
         return RoundTables(
             RoundInference(expected, self.doc_topic_prior, anew=True, by_e_step=True),
             in_16_bits(expected, self.n_jobs),
-            self.center(table, room),
+            self.center(table, scratch),
             table.weight,
             norm,
-            step.mechanism.radius,
+            this_round.mechanism.radius,
         )
 
-    def center(self, table: NoisyTable, room: np.ndarray) -> np.ndarray:
-        room[:] = 0
-        return in_16_bits(room, self.n_jobs, size=0)
+    def center(self, table: NoisyTable, scratch: np.ndarray) -> np.ndarray:
+        scratch[:] = 0
+        return in_16_bits(scratch, self.n_jobs, size=0)
 
     def own(self, sizes: np.ndarray) -> tuple[np.ndarray, float] | None:
         return sizes, self.topic_word_prior

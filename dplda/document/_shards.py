@@ -1,11 +1,12 @@
 """Corpora larger than the memory: documents in shards, visited one by one.
 
-A visit makes a `Documents` of the rows of a shard, and drops it afterwards. Integer
-sums have no order, a unit stands in one shard, and the result of a shard enters a sum
-once. The sums are therefore those of one `Documents` with all rows, to the last bit.
+A visit makes a `Documents` from a shard, and drops it afterwards. The order of integer
+sums does not matter, a unit is in one shard only, and each shard enters a sum once. The
+sums therefore equal the sums of a single `Documents` with all rows, to the last bit.
 
-Whoever visits sees public messages, and sums without noise, which are private. Noise,
-samples and charges stay with the curator. ``docs/proofs_document.md`` has the proof.
+A process that visits shards gets public messages and returns sums without noise, which
+are private. Noise, samples and charges stay with the curator.
+``docs/proofs_document.md`` has the proof.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ from dplda.document._private_side import Engine, Halves, RoundInference, RoundTa
 
 @dataclass(frozen=True)
 class Lane:
-    """Consecutive shards in one fit, which a task visits one after the other. Private.
+    """Consecutive shards that a task visits one after the other; private.
 
-    Methods are pure functions of the files and of their arguments: they may be called
-    again, in any process. `theta` and `scale` hold those of `Documents`, an array for
-    each shard; None are those of a fit that begins. `units` hold the chosen units of
-    each shard, or None for all of them.
+    Methods are pure functions of the files and of their arguments, so that any process
+    may call them again. Arguments have one item for each shard: `theta` and `scale`
+    hold the arrays of `Documents` (None: their first values), and `units` the chosen
+    units (None: all of them).
     """
 
-    fit: str  # random digits
+    fit: str  # random digits that name the fit
     shards: Sequence[Shard]
     n_components: int
     n_jobs: int | None
 
     def row_keys(self) -> np.ndarray:
-        """The `row_keys` of all documents; their files are checked."""
+        """Check all files; return the `row_keys` of their documents."""
         return _joined(row_keys(documents.X) for documents in self._visits())
 
     def rescale(self, weight: np.ndarray, norm: float) -> list[np.ndarray]:
@@ -63,14 +64,14 @@ class Lane:
         norm: float,
         radius: int,
     ) -> np.ndarray:
-        """Word totals of the chosen units."""
+        """Word totals of the chosen units, as `PrivateSide.sum_words`."""
         return _total(
             documents.sum_words(chosen, weight=weight, norm=norm, radius=radius)
             for documents, chosen in zip(self._visits(scale), units)
         )
 
     def count_documents(self, most: int) -> np.ndarray:
-        """Documents with words, at most `most` of a unit, and units with words."""
+        """Numbers of documents and units, as `PrivateSide.count_documents`."""
         return _total(documents.count_documents(most) for documents in self._visits())
 
     def infer(
@@ -79,8 +80,8 @@ class Lane:
         units: Sequence[np.ndarray | None],
         inference: RoundInference,
     ) -> list[np.ndarray]:
-        """The topic weights of documents, for each shard."""
-        # an argument does not change
+        """The inferred topic weights of documents, for each shard."""
+        # the task may run again: its arguments must not change
         copies = None if theta is None else (array.copy() for array in theta)
         inferred = []
         for documents, chosen in zip(self._visits(theta=copies), units):
@@ -96,9 +97,9 @@ class Lane:
         tables: RoundTables,
         upweight: Sequence[np.ndarray | None],
     ) -> np.ndarray:
-        """Word-topic counts of the chosen units.
+        """Centered word-topic counts of the chosen units, as `PrivateSide.sum_topics`.
 
-        With `theta`, `tables` say of no inference, which would change it.
+        With `theta`, ``tables.inference`` is None, because inference would change it.
         """
         visits = self._visits(scale, theta)
         return _total(
@@ -113,7 +114,7 @@ class Lane:
         halves: Halves,
         upweight: Sequence[np.ndarray | None],
     ) -> np.ndarray:
-        """What halves of documents say of the topics of the other halves."""
+        """The sum of a test of topics, as `PrivateSide.sum_halves`."""
         visits = self._visits(scale)
         return _total(
             documents.sum_halves(_these(documents, chosen), halves, weights)
@@ -125,7 +126,7 @@ class Lane:
         return _joined(documents.share_of(words) for documents in self._visits())
 
     def longest(self) -> float:
-        """Length of the longest unit."""
+        """L2 norm of the word counts of the longest unit."""
         return max(documents.longest() for documents in self._visits())
 
     def _visits(
@@ -136,8 +137,8 @@ class Lane:
         """The documents of each shard, one shard after the other."""
         thetas = [None] * len(self.shards) if theta is None else theta
         for i, (shard, of_shard) in enumerate(zip(self.shards, thetas)):
-            # Each process checks the files that it reads, and again when they change: a
-            # kernel must not meet words that were never checked.
+            # Each process checks the files that it reads, and checks them again if they
+            # change: kernels rely on these checks.
             _check(self.fit, shard, shard.state())
             counts, unit_ptr = shard.read()
             documents = Documents(
@@ -150,10 +151,7 @@ class Lane:
 
 @lru_cache(maxsize=2**16)
 def _check(fit: str, shard: Shard, state: tuple[int, ...]) -> None:
-    """Check a file in a state, once in a fit.
-
-    What changes meanwhile has another state.
-    """
+    """Check a file once in a fit, and again if its `state` has changed."""
     shard.check()
 
 
@@ -163,9 +161,9 @@ def _these(documents: Documents, units: np.ndarray | None) -> np.ndarray:
 
 
 class InProcess:
-    """Calls functions at once."""
+    """An `Engine` that runs each task at once, in this process."""
 
-    # at a time. One shard each: results are added one after the other
+    # one task for each shard, so that only one result is in memory
     n_tasks: float = math.inf
 
     def submit(self, function: Callable[..., object], *arguments: object) -> object:
@@ -177,21 +175,21 @@ class InProcess:
 
 @dataclass
 class LaneTasks:
-    """The tasks of a lane whose results are kept where they were computed."""
+    """Handles of a lane and of its state, which stay where they were computed."""
 
-    shards: slice  # its shards among all
-    lane: object  # a `Lane`
-    theta: object = None  # topic weights of its documents
-    scale: object = None  # scales of its units
+    shards: slice  # shards of the lane, among all shards
+    lane: object  # handle of a `Lane`
+    theta: object = None  # handle of the topic weights of its documents
+    scale: object = None  # handle of the scales of its units
 
 
 class ShardedDocuments:
-    """Private documents in shards: a `PrivateSide`. Tasks of an engine visit them.
+    """Private documents in shards, which tasks of an engine visit: a `PrivateSide`.
 
     Parameters
     ----------
     X : CountShards
-        The shards, and the engine or the Dask client that they were put on.
+        The shards, and the engine or Dask client that runs the tasks.
     n_components : int
         Number of topics, without the padding.
     n_jobs : int or None
@@ -213,7 +211,7 @@ class ShardedDocuments:
             raise
 
     def _engine_of(self, given: object) -> Engine:
-        """What runs the tasks: this process, an engine, or the workers of a client."""
+        """The engine of the tasks: this process, a given engine, or a Dask client."""
         if given is None:
             return InProcess()
         if isinstance(given, Engine):
@@ -226,7 +224,7 @@ class ShardedDocuments:
         )
 
     def _begin(self, n_components: int, n_jobs: int | None) -> None:
-        """Make the lanes, and let them check all files."""
+        """Make the lanes, which check all files."""
         shards = self._corpus.shards
         n_lanes = int(min(len(shards), self._engine.n_tasks))
         cuts = np.linspace(0, len(shards), n_lanes + 1).astype(int).tolist()
@@ -236,7 +234,7 @@ class ShardedDocuments:
                 Lane, fit, shards[begin:end], n_components, n_jobs
             )
             self._lanes.append(LaneTasks(slice(begin, end), lane))
-        # an error here cancels the charge: nothing is released yet
+        # nothing is released yet, so that an error cancels the charge
         keys = _joined(self._results(Lane.row_keys))
         warn_of_empty_rows(int((keys == 0).sum()), len(keys))
         warn_of_equal_rows(keys)
@@ -272,13 +270,13 @@ class ShardedDocuments:
     ) -> np.ndarray:
         chosen = self._of_shards(units)
         inference = tables.inference
-        if inference is not None:  # what is sent does not change after the round
+        if inference is not None:  # a copy: the fit overwrites its table
             inference = inference._replace(table=inference.table.copy())
             tables = tables._replace(inference=inference)
         if inference is not None and not inference.anew:
             self._infer(chosen, inference)
             tables = tables._replace(inference=None)
-        # else the visit that sums infers: topic weights of one shard are enough
+        # else each visit infers and adds, so that topic weights need not be kept
         message = self._engine.submit(RoundTables, *tables)
         weights = self._weights_of_shards(upweight)
         return self._sum(
@@ -315,10 +313,10 @@ class ShardedDocuments:
     def _infer(
         self, chosen: Sequence[np.ndarray | None], inference: RoundInference
     ) -> None:
-        """Improve the topic weights of units, which stay where they are."""
+        """Infer the topic weights of units, which stay where they are computed."""
         message = self._engine.submit(RoundInference, *inference)
         for tasks in self._lanes:
-            # at once: the old and the new ones are there for one lane only
+            # replaced at once, so that old weights of only one lane are kept
             tasks.theta = self._engine.submit(
                 Lane.infer, tasks.lane, tasks.theta, chosen[tasks.shards], message
             )
@@ -330,21 +328,20 @@ class ShardedDocuments:
         return max(self._results(Lane.longest))
 
     def matrices(self) -> Iterator[sp.csr_array]:
-        # this process reads them, whatever the engine: who reads the next one needs the
-        # result
+        # in this process: the sampler needs the result of one shard for the next
         return iter(self._corpus)
 
     def close(self) -> None:
-        """Forget all tasks: a cluster then computes no more, and wipes what it has."""
+        """Forget all tasks: a cluster then stops, and wipes what it holds."""
         self._lanes.clear()
         self._ending.close()
 
     def _sent(self, array: np.ndarray) -> object:
-        """An array that travels once, and stands for itself in other tasks."""
+        """A handle of an array, which is sent once for several tasks."""
         return self._engine.submit(np.array, array)
 
     def _results(self, method: Callable[..., object], *arguments: object) -> Iterable:
-        """The results of a method of all lanes, in order."""
+        """The results of a method for all lanes, in order."""
         return self._engine.gather(
             self._engine.submit(method, tasks.lane, *arguments) for tasks in self._lanes
         )
@@ -353,7 +350,7 @@ class ShardedDocuments:
         return _total(self._engine.gather(tasks))
 
     def _of_shards(self, units: np.ndarray | None) -> list[np.ndarray | None]:
-        """For each shard its units among `units`, from its first; None for all."""
+        """For each shard, the members of `units`, numbered in the shard; None: all."""
         if units is None:
             return [None] * len(self._corpus.shards)
         cuts = np.searchsorted(units, self._edges)
@@ -366,7 +363,7 @@ class ShardedDocuments:
     def _weights_of_shards(
         self, upweight: np.ndarray | None
     ) -> list[np.ndarray | None]:
-        """For each shard the weights of its units; None for those that are all 1."""
+        """For each shard, the weights of its units; None if all weights are 1."""
         if upweight is None or (upweight == 1).all():
             return [None] * len(self._corpus.shards)
         return [upweight[begin:end] for begin, end in pairwise(self._edges)]

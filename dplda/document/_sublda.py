@@ -19,11 +19,11 @@ from dplda.privacy._streams import Streams
 class SubLDA(DocumentLDA):
     """Latent Dirichlet allocation with document-level differential privacy.
 
-    The sound form of SUB-LDA [1]_. In each round, every document takes part with
-    probability `subsampling_ratio`, secretly and independently. Its clipped word-topic
-    statistics enter a sum, and every cell of the sum gets noise. The fitted model may
-    be published. With `user_ids` in `fit`, the same is true of users with several
-    documents.
+    This is the sound form of SUB-LDA [1]_. In each round, every document takes part
+    with probability `subsampling_ratio`, secretly and independently. Its word-topic
+    counts are clipped and summed, and every cell of the sum gets noise. You may publish
+    the fitted model. With `user_ids` in `fit`, all documents of a user are protected
+    together.
 
     Parameters
     ----------
@@ -33,16 +33,15 @@ class SubLDA(DocumentLDA):
     delta
     subsampling_ratio : float, default=1.0
         Probability, from 1e-8 to 1, with which a document takes part in a round (gamma
-        in [1]_). Small values save time a round, and need more rounds.
+        in [1]_). With small values, a round takes less time, and a fit needs more
+        rounds.
     boost : float, default=1.0
         Sound form of adaptive subsampling (v in [1]_), at least 1. Documents with many
-        frequent words take part up to `boost` times as often, and weigh less in
-        proportion. With 1, all documents take part at the same rate. The highest rate
-        is charged.
+        frequent words take part up to `boost` times as often, and their weight is
+        divided by the same factor. With 1, all documents take part at the same rate.
+        The highest rate is charged.
     max_iter : int or None, default=None
-        Number of rounds. None is 80 over the highest rate of a document, at most 400:
-        80 rounds without sampling. With 80 rounds at a small rate, the model would be
-        worse.
+        Number of rounds. None is 80 / highest rate of a document, at most 400.
     doc_topic_prior
     topic_word_prior
     prior_components
@@ -83,15 +82,15 @@ class SubLDA(DocumentLDA):
     becomes empty. Sensitivity: the clipping bound of the round, in L2, checked in
     integers. A contribution reads the documents of one unit, their private state and
     past releases only. A user's contribution is the sum over the user's documents,
-    clipped once. Event: ``PoissonSampled(min(1, subsampling_ratio * boost),
-    Gaussian(m_t))`` for each round t, and two ``Gaussian`` for word totals. Statistics
-    and proof: ``docs/proofs_document.md``.
+    clipped once. Mechanism: discrete Gaussian noise on a secret Poisson sample. Events:
+    ``PoissonSampled(min(1, subsampling_ratio * boost), Gaussian(m_t))`` for each round
+    t, and two ``Gaussian`` for word totals. ``docs/proofs_document.md`` has the
+    statistics and the proof.
 
-    **Without noise.** With ``epsilon=inf``, the topic weights of a document are
-    inferred from what the other documents have added to the table, as in collapsed
-    inference. 256 topics and more start from one Gibbs sweep over all documents, which
-    runs in one thread. With long documents, random topics, in which all other fits
-    start, end at a higher held-out perplexity then.
+    **Without noise.** With ``epsilon=inf``, a document infers its topic weights from
+    the counts of the other documents, as in collapsed inference. With 256 topics or
+    more, a fit starts from one Gibbs sweep over all documents, in one thread. With long
+    documents, a random start would end at a higher held-out perplexity.
 
     The algorithm as published is not private (``docs/papers.md``).
 
@@ -141,36 +140,36 @@ class SubLDA(DocumentLDA):
     def _rates(
         self, documents: PrivateSide, table: NoisyTable, highest: float
     ) -> np.ndarray:
-        """Each unit's probability of joining a round, (n_units,), at most `highest`.
+        """Each unit's probability of joining a round, (n_units,); private.
 
-        A word is frequent if it is among the words that make up the first 1 / `boost`
-        of a topic in the released table. A unit's rate grows with the share of such
-        words in its documents.
+        It is at most `highest`, and grows with the share of frequent words in the
+        unit's documents. The frequent words of a topic are the fewest that make up the
+        share 1 / `boost` of it in the released table.
         """
         if self.boost == 1:
             return super()._rates(documents, table, highest)
         share = documents.share_of(frequent_words(table.table, 1 / self.boost))
         return np.clip(highest * share, min(self.subsampling_ratio, highest), highest)
 
-    def _share(self, step: Round) -> float:
-        """Later rounds weigh more: round n as n squared, after the last as that one.
+    def _share(self, this_round: Round) -> float:
+        """Weight of round n in proportion to n squared, constant after the last.
 
         Equal weights lose 9 and 14 points of the gap at epsilon 1 and 4. Without noise
-        and sampling, there is nothing to average out.
+        and sampling, only the latest round counts.
         """
-        if step.mechanism.scale == 0 and step.rate == 1:
+        if this_round.mechanism.scale == 0 and this_round.rate == 1:
             return 1.0
-        n = min(step.n, step.n_last)
+        n = min(this_round.n_in_average, this_round.n_in_last_average)
         sum_of_squares = n * (n + 1) * (2 * n + 1) // 6
-        return n**2 / (sum_of_squares + (step.n - n) * n**2)
+        return n**2 / (sum_of_squares + (this_round.n_in_average - n) * n**2)
 
     def _exact_start(
         self, documents: PrivateSide, streams: Streams, table: NoisyTable
     ) -> NoisyTable:
-        """Counts of a live sweep, where many topics begin if nothing is protected.
+        """With many topics, the counts of a live Gibbs sweep; else `table`.
 
-        Each of many random topics is near the word frequencies. Rounds that begin with
-        them give each document topics of its own.
+        Many random topics are all near the word frequencies. In rounds that start from
+        them, each document would keep a few topics of its own.
         """
         n_components = int(self.n_components)
         beta = self.topic_word_prior
@@ -188,7 +187,10 @@ class SubLDA(DocumentLDA):
 
 
 def frequent_words(table: np.ndarray, frequent_mass: float) -> np.ndarray:
-    """Mask of the fewest words that make up `frequent_mass` of a topic (n_words,)."""
+    """Mask of the fewest words that make up `frequent_mass` of any topic, (n_words,).
+
+    `table` (n_words, n_components) has the released word-topic counts.
+    """
     order = np.argsort(-table, axis=0, kind="stable")
     ordered = np.take_along_axis(table, order, axis=0)
     cumulative = np.cumsum(ordered, axis=0) / table.sum(axis=0)

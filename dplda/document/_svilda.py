@@ -12,11 +12,11 @@ from dplda.document._document_lda import DocumentLDA
 class PrivateSVILDA(DocumentLDA):
     """Latent Dirichlet allocation by private stochastic variational inference.
 
-    The sound form of Park et al. [1]_: online variational Bayes [2]_ on secret Poisson
-    samples of the documents. The expected sufficient statistics of a sample are clipped
-    document by document and summed. Every cell of the sum gets noise before anything is
-    learned from it. The fitted model may be published. With `user_ids` in `fit`, users
-    with several documents take the place of documents.
+    This is the sound form of Park et al. [1]_: online variational Bayes [2]_ on secret
+    Poisson samples of the documents. The expected sufficient statistics of each
+    document are clipped and summed. Every cell of the sum gets noise before the model
+    learns from it. You may publish the fitted model. With `user_ids` in `fit`, all
+    documents of a user are protected together.
 
     Parameters
     ----------
@@ -75,13 +75,14 @@ class PrivateSVILDA(DocumentLDA):
     Relation: one document, or one user with all documents, is added, removed, or
     becomes empty. Sensitivity: the clipping bound of the round, in L2, checked in
     integers. A contribution reads the documents of one unit and past releases only. A
-    user's contribution is the sum over the user's documents, clipped once. Event:
+    user's contribution is the sum over the user's documents, clipped once. Mechanism:
+    discrete Gaussian noise on a secret Poisson sample. Events:
     ``PoissonSampled(subsampling_ratio, Gaussian(m_t))`` for each round t, and two
     ``Gaussian`` for word totals. No release is divided by the size of a minibatch or by
-    the number of documents. The proof is in ``docs/proofs_document.md``.
+    the number of documents. ``docs/proofs_document.md`` has the proof.
 
-    The noise of equations (3) to (6) of [1]_ is not used: ``docs/papers.md`` explains
-    why it proves nothing.
+    The noise of equations (3) to (6) of [1]_ is not used, because these equations prove
+    no guarantee (``docs/papers.md``).
 
     References
     ----------
@@ -100,8 +101,8 @@ class PrivateSVILDA(DocumentLDA):
     4.0
     """
 
-    _n_passes = 40  # the default rounds see a document this often, in fresh minibatches
-    _infers_anew = True  # a round reads no private state of earlier rounds
+    _n_passes = 40  # default number of rounds in which a document takes part
+    _infers_anew = True  # no round reads private state of earlier rounds
     _begins_alike = True  # as in online variational Bayes
     _parameter_constraints = {
         **DocumentLDA._parameter_constraints,
@@ -130,10 +131,10 @@ class PrivateSVILDA(DocumentLDA):
     ):
         self._assign(locals())
 
-    def _share(self, step: Round) -> float:
-        """Robbins-Monro rates.
+    def _share(self, this_round: Round) -> float:
+        """Learning rate of Robbins and Monro, with the offset 1 ([2]_).
 
-        An offset of 10 in the place of 1 costs 1.2% to 18% of perplexity with noise
-        (KOS and BBC, epsilon 1 and 4), and changes -0.5% to +0.7% without.
+        With the offset 10, perplexity is 1.2% to 18% higher with noise (KOS and BBC,
+        epsilon 1 and 4), and changes by -0.5% to +0.7% without.
         """
-        return (1 + step.n) ** -float(self.learning_decay)
+        return (1 + this_round.n_in_average) ** -float(self.learning_decay)

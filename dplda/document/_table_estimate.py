@@ -17,49 +17,51 @@ from dplda.document._public_words import PublicWords
 from dplda.kernels import _denoise
 from dplda.leaf._threads import in_threads, n_threads
 
-# Points of the share of the gap that a change gives, at epsilon 1 / 4: docs/results.md.
-# A cell's count is its word's total times its topic's share times about one of these
+# Figures like -0.4 / -0.7 are points of the share of the gap, at epsilon 1 and 4, that
+# a change gives (docs/results.md).
+# A cell's count is about its word's total times its topic's share times one of these
 # factors.
 FACTORS = np.array(
     [0, 0.03, 0.1, 0.25, 0.5, 0.75, 1, 1.4, 2, 3, 4.5, 7, 11, 18], np.float32
 )
-# standard deviation around a factor, over the factor; 0: -0.4 / -0.7, and at epsilon
-# 100 -2: cells with weak noise would take one of the factors
+# Standard deviation around a factor, over the factor. 0: -0.4 / -0.7, and -2 at epsilon
+# 100, because cells with weak noise would take exactly one of the factors.
 WIDTH = 0.25
-TILT = 0.2771  # of the first weights, exp(-TILT factor): their mean factor is 1
-SAMPLE = 2**16  # cells that the weights are learned from, about
-STEP = 0.25  # of a cell's noise, to both sides, for the slope of its posterior mean
-# cells that a thread works on before it takes the next ones; enters results
+# The first frequencies of the factors are exp(-TILT factor): their mean factor is 1.
+TILT = 0.2771
+SAMPLE = 2**16  # approximate number of cells from which frequencies are learned
+# Difference, over a cell's noise, by which the slope of its posterior mean is computed.
+STEP = 0.25
+# Cells that a thread computes at a time. Sums of pieces enter results.
 PIECE = 2**14
 
 
 class NoisyCells(NamedTuple):
-    """A noisy word-topic table, and what is known of its noise and of its words."""
+    """A noisy word-topic table, its noise, and its word totals; public."""
 
-    values: np.ndarray  # (n_words, n_components)
-    noise_scale: np.ndarray  # standard deviation of a cell of each word, (n_words,)
+    values: np.ndarray  # noisy word-topic counts, (n_words, n_components)
+    # standard deviation of the noise in a cell of each word, (n_words,)
+    noise_scale: np.ndarray
     totals: np.ndarray  # estimated word totals, (n_words,)
 
 
 @dataclass(frozen=True, eq=False)
 class CellPrior:
-    """What is expected of the cells of a word-topic table, as learned from noisy ones.
+    """Prior of the cells of a word-topic table, learned from noisy tables; public.
 
-    A cell is n_v m_vk g plus noise. Here n_v is the word's total, m_vk is the share of
-    the topic that is expected of the word, and g is normal around one of `FACTORS`,
-    with a quarter of the factor as its standard deviation. The frequencies of the
-    factors are learned by expectation-maximization. Cells with strong noise shrink
-    toward n_v m_vk; cells with weak noise hardly change. m_vk is what public numbers
-    and the rows of other words say (`PublicWords.expect`), and without public numbers
-    the topic's share of all tokens.
+    A noisy cell is n_v m_vk g plus noise. n_v is the word's total. m_vk is the expected
+    p(topic | word): from public tables and the rows of other words
+    (`PublicWords.expect`), or, without public tables, the topic's share of all tokens.
+    g is normal around one of `FACTORS`, with the standard deviation `WIDTH` times the
+    factor. Expectation-maximization learns the frequencies of the factors. Cells with
+    strong noise shrink toward n_v m_vk; cells with weak noise hardly change.
     """
 
-    # frequencies of the factors, (n_factors,)
-    factors: np.ndarray
-    # m_vk, float32, (n_words or 1, n_components to whole vectors); one row if all words
-    # have it
+    factors: np.ndarray  # frequencies of `FACTORS`, (n_factors,)
+    # m_vk, (n_words, padded) float32; (1, padded) if it is the same for all words
     expected: np.ndarray
-    trust: float = 1.0  # in public topics, from 0 to 1
+    trust: float = 1.0  # how far public topics are trusted, from 0 to 1
+    # whether released rows contradict the word vectors
     contradicts_vectors: bool = False
 
     @classmethod
@@ -73,10 +75,10 @@ class CellPrior:
         last: bool = False,
         n_jobs: int | None = None,
     ) -> CellPrior:
-        """The prior of a noisy table, which improves the one `before`.
+        """The prior of a noisy table, by one step from the prior `before`.
 
-        With `renew`, what is expected of the words is computed again. The `last` table
-        of a fit expects it of all words.
+        `renew` computes the expected shares again. `last` is true for the table that a
+        fit publishes, whose words are not held out.
         """
         values, noise_scale, totals = cells
         if before is None:
@@ -86,34 +88,32 @@ class CellPrior:
             factors = before.factors
         if renew or before is None:
             sizes = topic_sizes(values, n_jobs)
-            sizes = np.maximum(sizes, 1e-12)  # noise may take all of a topic
-            shares = sizes / sizes.sum()  # of each topic of all tokens
+            sizes = np.maximum(sizes, 1e-12)  # noise can make a sum negative
+            shares = sizes / sizes.sum()  # share of each topic of all tokens
             expected = shares[None]
-            trust, contradicted = 1.0, False
+            trust = 1.0
+            contradicts_vectors = False
             if public is not None and len(shares) > 1:
-                expected, trust, contradicted = public.expect(
+                expected, trust, contradicts_vectors = public.expect(
                     values, noise_scale, totals, shares, last
                 )
-            prior = cls(factors, pad(expected), trust, contradicted)
+            prior = cls(factors, pad(expected), trust, contradicts_vectors)
         else:
             prior = before
-        counts = np.zeros(nodes()[0].shape[1:], np.int64)
+        histogram = np.zeros(nodes()[0].shape[1:], np.int64)  # of sampled cells
         every = max(1, values.size // SAMPLE)
-        _denoise.count(*prior.inputs(cells), every, counts)
-        rows, columns = np.nonzero(counts)
+        _denoise.count(*prior.inputs(cells), every, histogram)
+        rows, columns = np.nonzero(histogram)
         likelihood = nodes()[0][:, rows, columns]
-        share = counts[rows, columns] / np.einsum("gi,g->i", likelihood, factors)
+        share = histogram[rows, columns] / np.einsum("gi,g->i", likelihood, factors)
         factors = factors * np.einsum("gi,i->g", likelihood, share)
-        factors = factors / factors.sum() + 1e-5  # no factor is given up
+        factors = factors / factors.sum() + 1e-5  # no frequency becomes zero
         return replace(prior, factors=factors / factors.sum())
 
     def means(
         self, cells: NoisyCells, *, least: float = 0.0, n_jobs: int | None = None
     ) -> np.ndarray:
-        """Posterior means of the cells, (n_words, n_components) float32.
-
-        `least` is added to each.
-        """
+        """Posterior means of the cells plus `least`, float32, a table like `cells`."""
         likelihood, weighted = nodes()
         factors = np.asarray(self.factors, np.float32)
         means = np.einsum("guz,g->uz", weighted, factors)
@@ -123,10 +123,10 @@ class CellPrior:
         return out
 
     def slopes(self, cells: NoisyCells, n_jobs: int | None = None) -> np.ndarray:
-        """Slope of each posterior mean in its noisy cell, (n_words, n_components).
+        """Slope of each posterior mean in its noisy cell, up to a factor of the word.
 
-        It is positive. Times the variance of the noise, it is the posterior variance of
-        the cell. The result is that times a factor of the word.
+        The result (n_words, n_components) is positive. The slope times the variance of
+        the noise is the posterior variance of the cell.
         """
         step = STEP * cells.noise_scale[:, None]
         less = self.means(cells._replace(values=cells.values - step), n_jobs=n_jobs)
@@ -137,7 +137,7 @@ class CellPrior:
     def inputs(
         self, cells: NoisyCells
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """What the kernels read of a noisy table."""
+        """Arguments of the kernels for a noisy table."""
         values, noise_scale, totals = cells
         rate = (totals / noise_scale).astype(np.float32)
         shape = (len(values), self.expected.shape[1])
@@ -155,10 +155,10 @@ def estimated(
     least: float = 0.0,
     n_jobs: int | None = None,
 ) -> tuple[np.ndarray, CellPrior | None]:
-    """Estimate a table (n_words, n_components), float32, from its noisy form.
+    """Estimate a table (n_words, n_components), float32, from a noisy one.
 
-    Also returns the prior that was learned from it, see `CellPrior.learned`. `least` is
-    added to each cell.
+    Also returns the prior that `CellPrior.learned` learns from it. `least` is added to
+    each cell.
     """
     if not cells.noise_scale.any():
         table = np.empty(cells.values.shape, np.float32)
@@ -173,11 +173,11 @@ def estimated(
 
 @lru_cache(maxsize=1)
 def nodes() -> tuple[np.ndarray, np.ndarray]:
-    """Likelihood of a cell under each factor, and that times the posterior mean.
+    """Likelihood of a cell under each factor, and likelihood times posterior mean.
 
-    Both are (n_factors, n_expected, n_seen), at the nodes of ``_denoise.h``: of what is
-    expected (u) and of what is seen (z), in units of the noise. The likelihood is
-    relative to that of the most likely factor.
+    Both are (n_factors, n_expected, n_seen), at the nodes of ``_denoise.h``: expected
+    counts (u) and noisy counts (z), over the noise scale. The likelihood is relative to
+    the most likely factor.
     """
     expected, z = _denoise.nodes()
     u = expected.astype(float)
@@ -196,26 +196,25 @@ def add_up(
     variance: np.ndarray,
     n_jobs: int | None = None,
 ) -> None:
-    """Make each word's cells add up to its total, in place.
+    """Make the cells of each word add up to its total, in place.
 
-    All are (n_words, n_components).
-
-    The cells of a row change by a multiple of their variances, which are known up to a
-    factor of the row, and none falls below 0. This is the nearest such row, in squares
-    over the variances. A common factor would change large cells that are well known the
-    most, and make topics alike. A total that is smaller than rounding errors of its row
-    counts as large as they are.
+    `table` and `variance` are (n_words, n_components), and `totals` is (n_words,). The
+    variances of a row are known up to a factor. Each row moves to the nearest
+    non-negative row with the right sum, in squares over the variances: its cells change
+    by a multiple of their variances. A common factor instead would change large,
+    well-known cells the most and make topics alike. A total below the rounding errors
+    of its row is raised to them.
     """
 
     def move(words: slice) -> None:
         cells = table[words]
-        room = variance[words]
+        of_row = variance[words]
         total = np.maximum(totals[words], 1e-9 * cells.sum(axis=1, dtype=float))
         kept = np.ones(cells.shape, bool)
-        while True:  # each step keeps fewer cells of some row, and at least one of each
+        while True:  # ends: a pass removes cells of some row, but never all of a row
             missing = total - np.where(kept, cells, 0).sum(axis=1)
-            step = missing / np.where(kept, room, 0).sum(axis=1, dtype=float)
-            moved = cells + step[:, None] * room
+            multiple = missing / np.where(kept, of_row, 0).sum(axis=1, dtype=float)
+            moved = cells + multiple[:, None] * of_row
             negative = kept & (moved < 0)
             if not negative.any():
                 break
@@ -226,15 +225,12 @@ def add_up(
 
 
 def topic_sizes(table: np.ndarray, n_jobs: int | None) -> np.ndarray:
-    """The sum of each topic (n_components,).
-
-    Of fixed pieces, and of these in their order.
-    """
+    """The sum of each topic (n_components,), over fixed pieces in a fixed order."""
     return _denoise.topic_sums(table, n_threads(n_jobs)).sum(axis=0)
 
 
 def temper(factor: np.ndarray, power: float, n_jobs: int | None = None) -> np.ndarray:
-    """Raise a float32 table to a power between 0 and 1, in place."""
+    """Raise a float32 table to a power in (0, 1], in place."""
     if power == 1:
         return factor
     _denoise.temper(factor, power, n_threads(n_jobs))
@@ -244,7 +240,7 @@ def temper(factor: np.ndarray, power: float, n_jobs: int | None = None) -> np.nd
 def word_probabilities(
     table: np.ndarray, sizes: np.ndarray, out: np.ndarray, n_jobs: int | None
 ) -> np.ndarray:
-    """p(word | topic), (n_words, padded) float32, in `out`; `sizes` are the topics'."""
+    """p(word | topic), (n_words, padded) float32, in `out`, from topic sizes."""
     inverse = (1 / sizes).astype(np.float32)
     _denoise.shares(table, inverse, out, n_threads(n_jobs))
     return out

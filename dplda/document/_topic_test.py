@@ -1,10 +1,11 @@
-"""Rounds that test the topics: which of them are more than noise.
+"""Rounds that test which topics are more than noise.
 
-The words are cut into two halves by a public coin. Topic weights that a document's
-words of one half infer meet its words of the other half. If the words of a topic do not
-belong together, the two halves know nothing of each other, however often a document
-repeats its words. What a topic claims then meets the noise of the release only, and the
-law of this noise is known. ``docs/proofs_document.md`` has the theorem.
+A public coin for each word divides the vocabulary into two halves. The topic weights of
+a document are inferred from its words in one half, and multiplied by its word counts in
+the other half. If the words of a topic do not belong together, one half says nothing of
+the other, however often a document repeats its words. The test statistic of the topic
+then consists of noise alone, whose law is known. ``docs/proofs_document.md`` has the
+theorem.
 
 Everything here is a function of public constants and of released values. It is
 post-processing and has no privacy cost.
@@ -26,19 +27,18 @@ from dplda.document._private_side import Halves, PrivateSide, RoundInference
 from dplda.document._table_estimate import word_probabilities
 from dplda.privacy._mechanisms import MAX_RADIUS
 
-# The documents have trained the table that they test, and confirm by chance what they
-# have added to it themselves, up to so many times (benchmarks/topic_signal.py).
+# The documents test a table that they have trained. By chance they confirm what they
+# have added themselves, at most so many times (benchmarks/topic_signal.py).
 ECHO = 7.0
-BLOCKS = 10  # of the units that test a fit without noise
 
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """What the topics of a table say of the words; public."""
+    """What the topics of a table say of the words, which is tested; public."""
 
     table: np.ndarray  # word-topic counts, (n_words, n_components)
-    shares: np.ndarray  # of each topic of all tokens, (n_components,)
-    # counts beyond those shares, times word weights, (n_words, n_components)
+    shares: np.ndarray  # share of each topic of all tokens, (n_components,)
+    # word weight times (count - word total * share), (n_words, n_components)
     contrasts: np.ndarray
     weight: np.ndarray  # word weights, (n_words,)
     common: np.ndarray  # word totals times word weights, (n_words,)
@@ -50,10 +50,10 @@ class Claim:
 
     @property
     def chance(self) -> np.ndarray:
-        """Variance of what documents say of the contrasts, (n_components,).
+        """Variance of the documents' sum along each contrast, (n_components,).
 
-        A topic has its share of the tokens, each in a document that is CLIP from the
-        shares.
+        It assumes that the tokens of a topic are in documents whose topic weights have
+        the distance CLIP from the shares.
         """
         squares = np.einsum("vk,vk,v->k", self.contrasts, self.contrasts, self.common)
         chance: np.ndarray = CLIP**2 * self.shares * squares
@@ -61,9 +61,10 @@ class Claim:
 
     @classmethod
     def of(cls, table: np.ndarray, weight: np.ndarray) -> Claim:
-        """Of word-topic counts that were estimated from releases, and word weights.
+        """From word-topic counts (n_words, n_components) and word weights (n_words,).
 
-        They add up to the word totals of the documents that have trained.
+        The counts were estimated from releases. They add up to the word totals of the
+        documents that have trained.
         """
         totals = table.sum(axis=1, dtype=float)
         sizes = table.sum(axis=0, dtype=float)
@@ -72,10 +73,10 @@ class Claim:
         return cls(table, shares, contrasts, weight, weight * totals)
 
     def across(self, first: np.ndarray) -> Claim:
-        """Without the direction of the word totals in each half of the words.
+        """The claim with contrasts orthogonal to the word totals, in each half.
 
-        Topic weights that one half infers may be too large on average, or too small:
-        what they meet in the other half is then a multiple of its word totals.
+        The topic weights that one half infers may be too large or too small on average.
+        The sum of the other half then moves by a multiple of its word totals.
         """
         contrasts = self.contrasts.copy()
         for half in (first, ~first):
@@ -86,20 +87,20 @@ class Claim:
         return replace(self, contrasts=contrasts)
 
     def halves(
-        self, radius: int, t: int, doc_topic_prior: float, n_jobs: int | None
+        self, radius: int, round_number: int, doc_topic_prior: float, n_jobs: int | None
     ) -> Halves:
-        """What the units of round t are told; public."""
+        """The tables of the test in a round; public."""
         n_words, n_components = self.table.shape
-        room = aligned_zeros(self.table.shape, np.float32)
-        center = room.copy()
+        scratch = aligned_zeros(self.table.shape, np.float32)
+        center = scratch.copy()
         center[:, :n_components] = self.shares
-        factor = room.copy()
+        factor = scratch.copy()
         factor[:, :n_components] = 1
         table = np.asarray(self.table, np.float32)
         sizes = table.sum(axis=0, dtype=float)
-        phi = word_probabilities(table, sizes, room, n_jobs)
+        phi = word_probabilities(table, sizes, scratch, n_jobs)
         return Halves(
-            first_half(n_words, t),
+            first_half(n_words, round_number),
             RoundInference(phi, doc_topic_prior, anew=True),
             np.asarray(self.shares, np.float32),
             CLIP,
@@ -112,18 +113,19 @@ class Claim:
 
 
 class Tested(NamedTuple):
-    """What rounds of test have found of each topic, (n_components,) each; public."""
+    """Sums over the rounds of test so far, (n_components,) each; public."""
 
-    product: np.ndarray  # of claims with releases, over the variance of the noise
-    square: np.ndarray  # of claims with themselves, over the same variance
-    # Of a claim's square: the largest part that its documents have added themselves,
-    # and the variance that one draw of documents or another makes.
+    # inner products of contrasts and releases, over the variance of the noise
+    product: np.ndarray
+    square: np.ndarray  # squared lengths of the contrasts, over the same variance
+    # largest part of a squared length that the documents have added themselves
     own: np.ndarray | float = 0.0
+    # variance from the random choice of documents, relative to the squared length
     spread: np.ndarray | float = 0.0
 
     @property
     def z(self) -> np.ndarray:
-        """At most standard normal for a topic whose words do not belong together."""
+        """z-scores (n_components,): at most standard normal if a topic is noise."""
         length = np.sqrt(np.maximum(self.square, 1e-300))
         own = self.own * length
         z: np.ndarray = self.product / length - ECHO * own * np.minimum(1, own)
@@ -131,28 +133,32 @@ class Tested(NamedTuple):
 
 
 def met(
-    before: Tested | None, claim: Claim, noisy: np.ndarray, step: Round, n_docs: float
+    before: Tested | None,
+    claim: Claim,
+    noisy: np.ndarray,
+    this_round: Round,
+    n_docs: float,
 ) -> Tested:
-    """What is known of the claim after one more release of halves.
+    """What is known of the claim after one more round of test.
 
-    `noisy` (n_words, n_components) are the released integers, and `n_docs` is the noisy
-    number of documents.
+    `noisy` (n_words, n_components) are the released integers. `n_docs` is an upper
+    estimate of the number of documents, from releases.
     """
     n_words, n_components = noisy.shape
-    claim = claim.across(first_half(n_words, step.t))
-    unit = CLIP * NORM / step.mechanism.radius / step.rate
+    claim = claim.across(first_half(n_words, this_round.number))
+    granularity = CLIP * NORM / this_round.mechanism.radius / this_round.rate
     # contributions sum to zero over topics: the mean of a row is noise only
-    cells = unit * (noisy - noisy.mean(axis=1, keepdims=True))
-    variance = (step.mechanism.scale * unit) ** 2 * (1 - 1 / n_components)
+    cells = granularity * (noisy - noisy.mean(axis=1, keepdims=True))
+    variance = (this_round.mechanism.scale * granularity) ** 2 * (1 - 1 / n_components)
     product = np.einsum("vk,vk->k", claim.contrasts, cells) / variance
     size = np.maximum(claim.size, 1e-300)
     square = claim.size / variance
     if before is not None:
         product += before.product
         square += before.square
-    # A document of a topic is CLIP from the shares, and its words have the norm NORM.
+    # A document adds at most CLIP * NORM in L2.
     own = np.minimum(1, n_docs * claim.shares * (CLIP * NORM) ** 2 / size)
-    spread = NORM * claim.chance / size**2 / step.rate
+    spread = NORM * claim.chance / size**2 / this_round.rate
     return Tested(product, square, own, spread)
 
 
@@ -163,20 +169,21 @@ def tested_without_noise(
     doc_topic_prior: float,
     n_jobs: int | None,
 ) -> Tested:
-    """The test of a fit without noise and privacy, by documents that did not train.
+    """The test of a fit without noise, by documents that did not train; not private.
 
-    Their blocks are compared by Student's t, which is turned into a normal deviate. Few
-    blocks have documents of a small topic: the error is at least that by `chance`. No
-    document is longer than `norm`, so that none is cut.
+    One document in `KEPT_OUT` did not train. These documents form `KEPT_OUT` blocks.
+    The mean over the blocks is tested by Student's t, which becomes a z-score. The
+    standard error is at least ``claim.chance`` says, because few blocks have documents
+    of a small topic. No unit is longer than `norm`, so that none is clipped.
     """
     halves = claim.halves(MAX_RADIUS, 0, doc_topic_prior, n_jobs)._replace(norm=norm)
     claim = claim.across(halves.first)
     found = []
-    for block in range(BLOCKS):
+    for block in range(KEPT_OUT):
         units = np.arange(KEPT_OUT * (block + 1) - 1, documents.n_units, KEPT_OUT**2)
         cells = documents.sum_halves(units, halves) * (CLIP * norm / MAX_RADIUS)
         found.append(np.einsum("vk,vk->k", claim.contrasts, cells))
-    variance = BLOCKS * np.var(found, axis=0, ddof=1)
+    variance = KEPT_OUT * np.var(found, axis=0, ddof=1)
     error = np.sqrt(np.maximum(variance, claim.chance / KEPT_OUT))
     ratio = np.sum(found, axis=0) / np.maximum(error, 1e-300)
-    return Tested(-ndtri(student.sf(ratio, BLOCKS - 1)), np.ones(len(claim.shares)))
+    return Tested(-ndtri(student.sf(ratio, KEPT_OUT - 1)), np.ones(len(claim.shares)))

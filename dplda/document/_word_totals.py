@@ -12,29 +12,29 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit
 
-# Points of the share of the gap that a change gives, at epsilon 1 / 4: docs/results.md.
-SAMPLED_WORDS = 2048  # that the weights are learned from, at most
-# of a word's frequency to the expected
+SAMPLED_WORDS = 2048  # most words from which the weights of the mixture are learned
+# ratios of a word's frequency to the expected frequency
 RATIOS = np.geomspace(1 / 16, 16, 17, dtype=np.float32)
-# log likelihood that learned weights may gain over the ratio 1; none: 0 / 0, and
-# perplexity grows by 11% where noise hides all totals
+# Log likelihood that learned weights gain over the ratio 1 by chance. Without it,
+# perplexity is 11% higher where noise hides all totals, and the same elsewhere.
 CHANCE = 10.0
 
 
 @dataclass(frozen=True, eq=False)
 class WordTotals:
-    """Mean of all releases of word totals, weighted by precision."""
+    """The mean of all releases of word totals, weighted by precision; public."""
 
     noisy: np.ndarray  # word totals, (n_words,)
-    noise_scale: np.ndarray  # standard deviation of the noise in each, (n_words,)
-    # Mean of the totals. That of `noisy` is too large: a word with much noise in the
-    # first release gets a small weight for the second, and keeps more of that noise.
+    noise_scale: np.ndarray  # standard deviation of their noise, (n_words,)
+    # Mean of the totals over the words. It is not the mean of `noisy`, which is too
+    # large: a word with much noise in the first release gets a small weight for the
+    # second, and keeps more of the noise.
     mean: float
     # Noisy number of documents, and its standard error. With users, the geometric mean
-    # of documents and users: a user's documents share one norm.
+    # of the numbers of documents and users: a user's documents share one norm.
     n_docs: float = 0.0
     n_docs_error: float = 0.0
-    doc_length: float = 1.0  # number of different words in a document, about
+    doc_length: float = 1.0  # estimated number of different words in a document
     # noisy number of protected units, and the standard deviation of its noise
     n_units: float = math.nan
     n_units_std: float = math.nan
@@ -46,12 +46,12 @@ class WordTotals:
 
     @property
     def precision(self) -> float:
-        """Precision of a word's total: inverse mean variance; infinite if no noise."""
+        """Inverse mean variance of a word's total; infinite without noise."""
         variance = float(np.square(self.noise_scale).mean())
         return 1 / variance if variance else np.inf
 
     def times(self, ratio: float) -> WordTotals:
-        """These totals at another scale of the documents."""
+        """These totals, if the scale of all documents changes by `ratio`."""
         return replace(
             self,
             noisy=ratio * self.noisy,
@@ -60,9 +60,9 @@ class WordTotals:
         )
 
     def and_release(self, noisy: np.ndarray, noise_scale: np.ndarray) -> WordTotals:
-        """These totals and one more release of them, at the same scale.
+        """The mean of these totals and of one more release, at the same scale.
 
-        It says no more of totals that are known without noise.
+        Totals without noise do not change.
         """
         if not self.has_noise:
             return self
@@ -75,7 +75,7 @@ class WordTotals:
         return replace(self, noisy=values, noise_scale=scale, mean=mean)
 
     def and_documents(self, other: WordTotals) -> WordTotals:
-        """The totals of these documents and of others, at the same scale."""
+        """The totals of these documents and of other documents, at the same scale."""
         return WordTotals(
             self.noisy + other.noisy,
             np.hypot(self.noise_scale, other.noise_scale),
@@ -88,19 +88,19 @@ class WordTotals:
         )
 
     def smooth(self, expected: np.ndarray | None = None) -> np.ndarray:
-        """Posterior means of word totals, positive, under a prior learned from all.
+        """Posterior means of word totals, positive, under a prior that all words share.
 
         The prior is a mixture of normal distributions. 17 of them are the same for all
-        words: their centers range from a hundredth of the mean total to sixty times the
-        mean total (or the largest total). With `expected` word frequencies (n_words,),
-        17 more have a word's expected total times one of `RATIOS` as center. The width
-        of each is half the distance to the next center. Fifty steps of
-        expectation-maximization fit the weights, to some of the words of a large
-        vocabulary. Unless they fit better than by chance, all words have the ratio 1.
-        Without noise, totals below 1 become 1.
+        words: their centers range from 1/100 of the mean total to 60 times the mean
+        total (or the largest total, if that is larger). With `expected` word
+        frequencies (n_words,), each word has 17 more: their centers are its expected
+        total times one of `RATIOS`. The standard deviation is half the distance to the
+        next center. Expectation-maximization learns the weights of the mixture from at
+        most `SAMPLED_WORDS` words. If they fit no better than by chance, all words have
+        the ratio 1. Without noise, totals below 1 become 1.
         """
         if not self.has_noise:
-            return np.maximum(self.noisy, 1.0)  # later documents may have other words
+            return np.maximum(self.noisy, 1.0)  # new documents may have other words
         noisy = self.noisy.astype(np.float32)
         scale = self.noise_scale.astype(np.float32)
         mean = max(self.mean, 0.01 * float(scale.mean()))
@@ -119,19 +119,18 @@ class WordTotals:
         variance = scale[:, None] ** 2 + variances
         likelihood = -0.5 * (distance**2 / variance + np.log(variance))
         likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
-        # also of totals that somebody made up
         means = centers + distance * (variances / variance)
         some = likelihood[:: -(-len(noisy) // SAMPLED_WORDS)]
-        # einsum, unlike BLAS, adds in one order whatever the number of threads
+        # unlike BLAS, einsum adds in the same order for any number of threads
         for _ in range(49):
             evidence = np.einsum("vg,g->v", some, prior)
             prior *= np.einsum("vg,v->g", some, 1 / evidence) / len(some)
-        # no level is given up: it may be that of another word
+        # no weight becomes zero: words outside of the sample may need the level
         prior += np.float32(1e-6)
         evidence = np.einsum("vg,g->v", likelihood, prior)
         found = np.einsum("vg,vg,g->v", likelihood, means, prior) / evidence
         if expected is not None:
-            # the ratio 1, which learned weights beat by chance
+            # compare with the ratio 1, which learned weights beat by chance
             exactly = len(levels) + len(RATIOS) // 2
             of_ratio_1 = np.maximum(likelihood[:, exactly], 1e-30)
             gain = np.log(evidence / of_ratio_1).sum(dtype=float)

@@ -26,9 +26,7 @@ log = logging.getLogger("dplda.federated")
 
 # about 30 round trips of a slow line; a stranger waits no longer
 HANDSHAKE_SECONDS = 10.0
-# time in which parties that have sent their message hear that a fit has failed
-END_SECONDS = 2 * RETRY_SECONDS
-# time in which a live process calls again, even if it had to wait
+# time in which a live process calls again, even if it had to wait, and hears the reply
 GRACE_SECONDS = 2 * RETRY_SECONDS
 
 
@@ -179,7 +177,9 @@ class Coordinator:
             self._end = str(error)
             if self._state is not None:
                 self._state.unlink(missing_ok=True)
-            await self._until(lambda: self._messages.keys() <= self._told, END_SECONDS)
+            await self._until(
+                lambda: self._messages.keys() <= self._told, GRACE_SECONDS
+            )
             raise
 
     async def _round(self) -> None:
@@ -208,7 +208,7 @@ class Coordinator:
         log.info("reply %d, to %d parties", self._number, len(adder.present))
         if not reply:
             self._end = "all parties have the model"
-            await self._until(lambda: True, END_SECONDS)
+            await self._until(lambda: True, GRACE_SECONDS)
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
         """Tell all calls what is new, and wait until a condition holds or times out."""

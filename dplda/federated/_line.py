@@ -37,9 +37,7 @@ log = logging.getLogger("dplda.federated")
 # that a call waits for a reply, before firewalls take it for dead
 WAIT_SECONDS = 30.0
 RETRY_SECONDS = 3.0  # between two calls of a party: 30 parties make 10 calls a second
-MAX_REASON = 200  # characters of a reason that the other side gives
-START_SECONDS = 3600.0  # for all to appear: they are started by hand
-ROUND_SECONDS = 600.0  # of a round
+MAX_REASON = 200  # characters of a text that the other side gives
 # A coordinator that refuses a certificate closes the line without a message. After so
 # many closings, it is not a coordinator that happens to end.
 MOST_CUTS = 3
@@ -51,7 +49,8 @@ class Line:
     """A party's line to the coordinator at ``host:port``, for one fit.
 
     The party gives up if the coordinator is silent for `timeout` seconds
-    (`start_timeout` before the first reply), and at once if waiting cannot help.
+    (`start_timeout` before the first reply, if it is given), and at once if waiting
+    cannot help.
     """
 
     def __init__(
@@ -60,14 +59,14 @@ class Line:
         max_bytes: int,
         tls: ssl.SSLContext,
         *,
-        timeout: float = ROUND_SECONDS,
-        start_timeout: float = START_SECONDS,
+        timeout: float,
+        start_timeout: float | None = None,
     ) -> None:
         self._address = checked_address(address)
         self._max_bytes = max_bytes
         self._tls = tls
         self._timeout = timeout
-        self._start_timeout = start_timeout
+        self._start_timeout = timeout if start_timeout is None else start_timeout
         self._process = uuid.uuid4().hex
         self._number = 0  # of the next message
         self._was_heard = False  # ever

@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator
 
 from dplda.core._corpus import check_topics
 from dplda.core._texts import check_model, words_of
-from dplda.leaf._checks import check_integer, check_number
+from dplda.leaf._checks import LARGEST_WHOLE, check_integer, check_number
 from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivacyLeakWarning
 from dplda.privacy._ledger import as_ledger
@@ -32,7 +32,6 @@ from dplda.release._release import warn_of_leaks
 # Bounds against messages that are made to exhaust the memory or the range of floats.
 MAX_BYTES = 2**28  # 300 topics of 200,000 words
 MAX_HEADER = 4096  # the fields of a valid message need at most 1,500
-MAX_WEIGHT = 2.0**53  # all smaller whole numbers are floats
 MAX_NAME = 64  # characters of the name of a party
 # rows that were normalized in float32 miss 1 by about 1e-5 at most
 ROW_SUM_TOLERANCE = 1e-4
@@ -373,7 +372,7 @@ _CHECKED: dict[str, Callable[..., object]] = {
     "vocabulary": _vocabulary,
     "table": _table,
     "party": check_name,
-    "weight": partial(check_number, "weight", low=0.0, high=MAX_WEIGHT),
+    "weight": partial(check_number, "weight", low=0.0, high=LARGEST_WHOLE),
     "epsilon": partial(check_number, "epsilon", low=0.0, high=math.inf),
     "delta": partial(check_number, "delta", low=0.0, high=1.0),
     "unit": _unit,

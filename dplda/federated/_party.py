@@ -92,7 +92,6 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         Which topics to read, as in :class:`dplda.SubLDA`: the noisy vectors of one
         document in ten do not train, and test. NaN and all weak for a party of fewer
         than 200 documents, or of one topic.
-        Do not rely on them below a `token_epsilon` of 6 (``docs/federated.md``).
     n_iter_ : int
         Number of sweeps so far.
     n_features_in_

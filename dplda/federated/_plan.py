@@ -18,6 +18,7 @@ from dplda.document._document_lda import DocumentLDA
 from dplda.document._sublda import SubLDA
 from dplda.document._svilda import PrivateSVILDA
 from dplda.federated._certificates import binary, check_dates, pem_of
+from dplda.federated._line import MAX_REASON
 from dplda.federated._messages import check_name, vocabulary_hash
 from dplda.federated._secure_sum import (
     HAS_KEM,
@@ -38,11 +39,8 @@ MODELS: dict[str, type[DocumentLDA]] = {
     "PrivateSVILDA": PrivateSVILDA,
 }
 OF_A_PARTY = {"ledger", "n_jobs", "random_state", "verbose"}  # parameters
-# bytes besides keys: a P-521 signature in DER has 139, two lengths and a digest 40
-SIGNED = 250
 # of a plan: no default has more than 400; accounting for a million takes minutes
 MOST_ROUNDS = 10_000
-MOST_SHOWN = 200  # characters of another version's name
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class Plan:
     def __post_init__(self) -> None:
         if self.version != __version__:
             raise ValueError(
-                f"the plan is for dplda {escaped(str(self.version)[:MOST_SHOWN])}, and "
+                f"the plan is for dplda {escaped(str(self.version)[:MAX_REASON])}, and "
                 f"this is {__version__}; install one version at all parties, and make "
                 "the plan with it"
             )
@@ -226,5 +224,7 @@ class Plan:
         n_words = len(self.words) if self.n_words is None else self.n_words
         n_cells = n_words * int(self.estimator().n_components)
         sums = 8 * (n_cells + len(self.words) + 2)
-        keys = n_parties * (KEY + KEM_KEY + SIGNED + n_parties * KEM_TEXT)
+        # no message has both kinds of keys: the second leaves room for 180 bytes of a
+        # signature, lengths and a digest besides each of the first
+        keys = n_parties * (KEY + KEM_KEY + n_parties * KEM_TEXT)
         return sums + keys

@@ -40,7 +40,12 @@ from dplda.leaf._checks import check_integer
 from dplda.leaf._users import canonical_id
 from dplda.privacy import Gaussian, PoissonSampled, epsilon_of
 from dplda.privacy._events import Event
-from dplda.privacy._mechanisms import NOISE_VARIANCE, Cells
+from dplda.privacy._mechanisms import (
+    MAX_RADIUS,
+    NOISE_VARIANCE,
+    Cells,
+    DiscreteGaussian,
+)
 from dplda.privacy._streams import Streams
 from dplda.privacy._sums import Shares, SumsPromise
 
@@ -56,13 +61,17 @@ log = logging.getLogger("dplda.federated")
 
 MAX_PARTIES = 50  # the lemma of shares is stated for these
 SETUP = 2  # replies before the first sum: public keys, and encapsulated keys
-# bytes (RFC 7748, FIPS 203, SHA-256)
-KEY, KEM_KEY, KEM_TEXT, DIGEST = 32, 1184, 1088, 32
-SUM, LOST = b"S", b"L"  # kinds of replies
+# bytes (RFC 7748, FIPS 203)
+KEY = 32
+KEM_KEY = 1184
+KEM_TEXT = 1088
+DIGEST = hashlib.sha256().digest_size
+# kinds of replies
+SUM = b"S"
+LOST = b"L"
 # Standard errors, beyond half a share, by which the rounds so far may lack shares of
 # noise. A normal variable is so far below its mean in 3 of 10**7 rounds.
 BY_CHANCE = 5.0
-PUBLIC_UNIT = 2.0**30  # integers of a public number that the parties agree on
 MOST = 2**60  # of a cell: 2**30 documents of the largest radius; random words exceed it
 
 
@@ -278,9 +287,10 @@ class SecureSum:
         processors differ in the last bits of floating point.
         """
         while True:
-            cells = np.rint(values * PUBLIC_UNIT).astype(np.int64)
+            # in the unit of the finest contributions
+            cells = np.rint(values * MAX_RADIUS).astype(np.int64)
             if self.add_up(cells, label):
-                return cells / (len(self._present) * PUBLIC_UNIT)
+                return cells / (len(self._present) * MAX_RADIUS)
 
     def _check_noise(self, total: Cells, label: str) -> None:
         """End the fit if noise is missing in the rounds so far.
@@ -323,7 +333,8 @@ class SecureSum:
         """What the card says of parties."""
         m = self.n_parties
         n_honest = self.shares.n_honest
-        of_one = math.sqrt((NOISE_VARIANCE - 9) / (n_honest * NOISE_VARIANCE - 9))
+        of_all = DiscreteGaussian(MAX_RADIUS, n_honest, m).event_variance
+        of_one = math.sqrt(DiscreteGaussian(MAX_RADIUS).event_variance / of_all)
         alone = epsilon_of(
             [quieter(event, of_one) for event in events],
             delta,

@@ -20,8 +20,6 @@ from dplda.privacy._charge import MAX_WORDS
 from dplda.privacy._mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 
-# a probability that float32 can hold: its smallest normal number is 1.2e-38
-SMALLEST = 1e-30
 # Tokens of a block of whole documents, which has its own stream; enters seeded results.
 BLOCK_TOKENS = 2**14
 
@@ -236,4 +234,5 @@ def sweep_tokens(
 def _shares(weights: NDArray[np.float64]) -> NDArray[np.float32]:
     """Each row divided by its sum, as probabilities that float32 can hold."""
     shares = weights / weights.sum(axis=-1, keepdims=True)
-    return np.maximum(shares, SMALLEST).astype(np.float32)
+    least = np.finfo(np.float32).smallest_normal
+    return np.maximum(shares, least).astype(np.float32)

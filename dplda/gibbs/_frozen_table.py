@@ -20,19 +20,16 @@ from dplda.core._fold_in import LANES, aligned_zeros
 from dplda.core._private_fit import Interval
 from dplda.kernels import _frozen, _release
 from dplda.leaf._threads import in_threads, n_threads
-from dplda.privacy._mechanisms import PIECE as PIECE_WORDS
-from dplda.privacy._streams import Purpose, Streams, uniform_integers
+from dplda.privacy._streams import PIECE, Purpose, Streams, uniform_integers
 
 BLOCK_TOKENS = 1 << 17  # tokens that share a random stream; enters seeded results
 # docs/proofs_word.md bounds the distance of a draw for this number: 2**-118
 MAX_COMPONENTS = _frozen.MAX_TOPICS
 N_COMPONENTS = {"n_components": [Interval(Integral, 1, MAX_COMPONENTS, closed="both")]}
 TOPIC = np.int16  # of a token; -1 for none yet
-# cells whose sizes are added up in single precision; enters results
-PIECE_CELLS = 1 << 16
 HALF = np.finfo(np.float16)  # its normal numbers are the table's
 BITS_OF_LARGEST = int(HALF.max.view(np.uint16))
-FRACTION = (1 << HALF.nmant) - 1  # mask of the last bits of a half
+N_FRACTIONS = int(HALF.smallest_normal.view(np.uint16))  # halves to twice a half
 # in units of the prior; halves have 30 binary orders of magnitude
 LARGEST_CLIP = 1 << 22
 SMALLEST_PRIOR = 2.0**-60  # in units of a count
@@ -75,7 +72,8 @@ class HalfTable:
         factor = 1.0 / max(unit * prior, SMALLEST_PRIOR)
         weight = (factor, -mean * factor, min(count_clip / prior, 1e30))
 
-        n_rows = max(1, PIECE_CELLS // n_components)  # of a piece
+        # of a piece, whose sizes are added up in single precision; enters results
+        n_rows = max(1, PIECE // n_components)
         n_pieces = -(-n_words // n_rows)
         sums = np.zeros((n_pieces, padded), np.float32)
         largest = np.ones((n_pieces, padded), np.float32)
@@ -88,7 +86,7 @@ class HalfTable:
         exact = float(HALF.max) / shares.max() / sizes[topics]
         smallest = np.maximum(exact, float(HALF.smallest_normal)).astype(np.float16)
         bits = smallest.view(np.uint16).astype(np.int64)
-        steps = _steps(count_clip, prior)[bits & FRACTION]
+        steps = _steps(count_clip, prior)[bits % N_FRACTIONS]
         bits = np.minimum(bits + steps, BITS_OF_LARGEST).astype(np.uint16)
         low[topics] = smallest
         high[topics] = bits.view(np.float16)
@@ -113,9 +111,9 @@ def _steps(count_clip: float, prior: float) -> npt.NDArray[np.int64]:
     """
     ratio = Fraction(float(count_clip)) / Fraction(float(prior)) + 1
     steps = []
-    for m in range(FRACTION + 1, 2 * FRACTION + 2):
+    for m in range(N_FRACTIONS, 2 * N_FRACTIONS):
         product = ratio.numerator * m // ratio.denominator
-        exponent = product.bit_length() - (FRACTION + 1).bit_length()
+        exponent = product.bit_length() - N_FRACTIONS.bit_length()
         largest = (exponent << HALF.nmant) + (product >> exponent)
         steps.append(min(largest - m, BITS_OF_LARGEST))  # no half has more above it
     return np.array(steps, np.int64)
@@ -149,8 +147,8 @@ def uniform_topics(corpus: Corpus, n_components: int, streams: Streams) -> np.nd
     """First topics, (n_tokens,): uniform, and independent of the words."""
     reader = streams.reader(Purpose.TOPICS, 0)
     topics = np.empty(corpus.n_tokens, TOPIC)
-    for start in range(0, len(topics), PIECE_WORDS):
-        part = topics[start : start + PIECE_WORDS]
+    for start in range(0, len(topics), PIECE):
+        part = topics[start : start + PIECE]
         part[:] = uniform_integers(reader.words(len(part)), n_components)
     return topics
 

@@ -110,14 +110,27 @@ DPLDA_INLINE void dplda_add_wide(const dplda_word *word, const dplda_sum *to, pt
 }
 #endif
 
-/* The largest lane, at least 0. */
+/* The largest lane, at least 0; half of the lanes at a time, in any order. */
 DPLDA_INLINE float NAME(most)(vec a) {
-    float lane[DPLDA_WIDTH], largest = 0;
-    v_store(lane, a);
-    for (int j = 0; j < DPLDA_WIDTH; j++) {
-        largest = lane[j] > largest ? lane[j] : largest;
+    const vec numbers = v_max(a, v_all(0)); /* 0 for NaN */
+#if defined(DPLDA_USE_AVX512)
+    return _mm512_reduce_max_ps((__m512)numbers);
+#elif defined(DPLDA_USE_AVX2)
+    const __m256 eight = _mm256_max_ps(numbers.low, numbers.high);
+    const __m128 last = _mm256_extractf128_ps(eight, 1);
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), last);
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+#else
+    float lane[DPLDA_WIDTH];
+    v_store(lane, numbers);
+    for (int apart = DPLDA_WIDTH / 2; apart; apart /= 2) {
+        for (int j = 0; j < apart; j++) {
+            lane[j] = lane[j] > lane[j + apart] ? lane[j] : lane[j + apart];
+        }
     }
-    return largest;
+    return lane[0];
+#endif
 }
 
 /* The factor that makes the largest of a row of floats `size`; 0 if one is not finite. */
@@ -174,6 +187,17 @@ DPLDA_INLINE int NAME(load_tables)(int n, const dplda_word *word, vs *factor, vs
     return vi_sum(sum) <= DPLDA_MOST_CENTER;
 }
 
+/* Ask for the topics of the entries that follow a few later: their documents are spread over more
+ * memory than a cache holds. */
+DPLDA_INLINE void NAME(fetch)(const int n_vectors, const dplda_word *word, ptrdiff_t entry) {
+    for (ptrdiff_t later = entry + 8; later < entry + 12; later++) {
+        const ptrdiff_t doc = word->doc[later < word->n_entries ? later : 0];
+        for (int k = 0; k < n_vectors; k++) {
+            DPLDA_PREFETCH(word->theta + (doc * n_vectors + k) * 32);
+        }
+    }
+}
+
 /* S, sums of (p / 8)^2 / 16 and of p c / 8 of a word's entries, in n vectors; added unless first. */
 DPLDA_INLINE void NAME(measure)(const int n_vectors, const dplda_word *word, int first,
                                 int32_t *sum, float *squares, float *products) {
@@ -190,6 +214,7 @@ DPLDA_INLINE void NAME(measure)(const int n_vectors, const dplda_word *word, int
         const int n_together = n_entries - entry < 4 ? (int)(n_entries - entry) : 4;
         int32_t found[12];
         veci of_p[4], of_squares[4], of_products[4];
+        NAME(fetch)(n_vectors, word, entry);
         for (int i = 0; i < 4; i++) {
             const int32_t doc = word->doc[entry + (i < n_together ? i : 0)];
             const int16_t *theta = word->theta + (ptrdiff_t)doc * 32 * n_vectors;
@@ -380,6 +405,7 @@ DPLDA_INLINE void NAME(add)(const int n_vectors, const dplda_word *word, const d
         for (int first = 0; first < n_together; first += 4) {
             veci lanes[4];
             uint32_t square[4];
+            NAME(fetch)(n_vectors, word, entry + first);
             for (int one = first; one < first + 4; one++) {
                 const ptrdiff_t of = doc[entry + (one < n_together ? one : 0)];
                 const int16_t *row = theta + of * 32 * n_vectors;

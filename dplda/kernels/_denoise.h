@@ -56,6 +56,7 @@ typedef struct {
 #define dplda_count(set, ...) DPLDA_CALL(dplda_count, set)(__VA_ARGS__)
 #define dplda_estimate(set, ...) DPLDA_CALL(dplda_estimate, set)(__VA_ARGS__)
 #define dplda_learn(set, ...) DPLDA_CALL(dplda_learn, set)(__VA_ARGS__)
+#define dplda_products(set, ...) DPLDA_CALL(dplda_products, set)(__VA_ARGS__)
 #define dplda_shares(set, ...) DPLDA_CALL(dplda_shares, set)(__VA_ARGS__)
 #define dplda_temper(set, ...) DPLDA_CALL(dplda_temper, set)(__VA_ARGS__)
 #else
@@ -259,6 +260,54 @@ static void NAME(dplda_shares)(const float *table, ptrdiff_t n_topics, ptrdiff_t
                 share[k] = row[k] * inverse;
             }
         }
+    }
+}
+
+/* m <= 4 rows of the product of two matrices, (m, n_inner) and (n_inner, n); a cell's sum runs from the
+ * first inner element to the last. Elements of `left` are `row` and `column` doubles apart. */
+DPLDA_INLINE void NAME(rows_of_product)(const int m, const double *left, ptrdiff_t row,
+                                        ptrdiff_t column, const double *right, ptrdiff_t n_inner,
+                                        ptrdiff_t n, double *out) {
+    for (ptrdiff_t k = 0; k < n; k += 8) {
+        if (n < 8) {
+            for (int i = 0; i < m; i++) {
+                for (ptrdiff_t j = 0; j < n; j++) {
+                    double sum = 0;
+                    for (ptrdiff_t p = 0; p < n_inner; p++) {
+                        sum += left[i * row + p * column] * right[p * n + j];
+                    }
+                    out[i * n + j] = sum;
+                }
+            }
+            return;
+        }
+        const ptrdiff_t first = k + 8 <= n ? k : n - 8; /* some of the last ones a second time */
+        NAME(vd) sums[4];
+        for (int i = 0; i < m; i++) {
+            sums[i] = NAME(vd_all)(0);
+        }
+        for (ptrdiff_t p = 0; p < n_inner; p++) {
+            const NAME(vd) x = NAME(vd_load)(right + p * n + first);
+            for (int i = 0; i < m; i++) {
+                const double y = left[i * row + p * column];
+                sums[i] = NAME(vd_add)(sums[i], NAME(vd_mul)(NAME(vd_all)(y), x));
+            }
+        }
+        for (int i = 0; i < m; i++) {
+            NAME(vd_store)(out + i * n + first, sums[i]);
+        }
+    }
+}
+
+static void NAME(dplda_products)(const double *left, ptrdiff_t n_rows, ptrdiff_t row,
+                                 ptrdiff_t column, const double *right, ptrdiff_t n_inner,
+                                 ptrdiff_t n, double *out) {
+    ptrdiff_t i = 0;
+    for (; i + 4 <= n_rows; i += 4) {
+        NAME(rows_of_product)(4, left + i * row, row, column, right, n_inner, n, out + i * n);
+    }
+    for (; i < n_rows; i++) {
+        NAME(rows_of_product)(1, left + i * row, row, column, right, n_inner, n, out + i * n);
     }
 }
 

@@ -43,6 +43,9 @@ cdef extern from "_denoise.h":
     void c_shares "dplda_shares"(
         int set, const float* table, Py_ssize_t n_topics, Py_ssize_t first, Py_ssize_t last,
         const float* factor, Py_ssize_t padded, float* shares) noexcept nogil
+    void c_products "dplda_products"(
+        int set, const double* left, Py_ssize_t n_rows, Py_ssize_t row, Py_ssize_t column,
+        const double* right, Py_ssize_t n_inner, Py_ssize_t n, double* out) noexcept nogil
     void c_temper "dplda_temper"(int set, float* x, Py_ssize_t n, float power) noexcept nogil
 
 
@@ -280,3 +283,20 @@ def temper(
     loop.table, loop.power = &table[0, 0], power
     with nogil:
         run_words(temper_words, &loop, n_threads)
+
+
+def products(
+    const double[:, :] left,            # in: (n_rows, n_inner), of any strides
+    const double[:, ::1] right,         # in: (n_inner, n_columns)
+    double[:, ::1] out,                 # out: (n_rows, n_columns)
+):
+    """The product of two matrices. Each sum runs from the first element to the last."""
+    cdef Py_ssize_t n_rows = left.shape[0], n_inner = right.shape[0], n = right.shape[1]
+    cdef Py_ssize_t size = sizeof(double)
+    if left.shape[1] != n_inner or out.shape[0] != n_rows or out.shape[1] != n:
+        raise ValueError("the shapes must be those of a product of matrices")
+    if n_rows == 0 or n_inner == 0 or n == 0 or left.strides[0] % size or left.strides[1] % size:
+        raise ValueError("the matrices must have elements, whole doubles apart")
+    with nogil:
+        c_products(in_use, &left[0, 0], n_rows, left.strides[0] // size, left.strides[1] // size,
+                   &right[0, 0], n_inner, n, &out[0, 0])

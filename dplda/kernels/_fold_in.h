@@ -149,19 +149,17 @@ static float NAME(narrow_weights)(const float *weight, ptrdiff_t padded, int32_t
  * largest of the row, for the quotients of other words to keep some bits. */
 DPLDA_CALLED void NAME(shares)(const uint8_t *copy, ptrdiff_t n_tiles, ptrdiff_t n_blocks,
                                const int32_t *pairs, float scale, vec *share) {
-    veci sum[16];
-    for (ptrdiff_t b = 0; b < n_blocks; b++, pairs += 4) {
-        const vs t0 = vs_pairs(pairs[0]), t1 = vs_pairs(pairs[1]);
-        const vs t2 = vs_pairs(pairs[2]), t3 = vs_pairs(pairs[3]);
-        for (ptrdiff_t t = 0; t < n_tiles; t++, copy += 128) {
-            veci s = b ? sum[t] : vi_all(0);
-            s = vi_add_products(vi_add_products(s, t0, vs_bytes(copy)), t1, vs_bytes(copy + 32));
-            s = vi_add_products(s, t2, vs_bytes(copy + 64));
-            sum[t] = vi_add_products(s, t3, vs_bytes(copy + 96));
+    for (ptrdiff_t t = 0; t < n_tiles; t++, copy += 128) {
+        const uint8_t *from = copy;
+        veci s0 = vi_all(0), s1 = s0, s2 = s0, s3 = s0; /* which do not wait for each other */
+        for (ptrdiff_t b = 0; b < n_blocks; b++, from += 128 * n_tiles) {
+            s0 = vi_add_products(s0, vs_pairs(pairs[4 * b]), vs_bytes(from));
+            s1 = vi_add_products(s1, vs_pairs(pairs[4 * b + 1]), vs_bytes(from + 32));
+            s2 = vi_add_products(s2, vs_pairs(pairs[4 * b + 2]), vs_bytes(from + 64));
+            s3 = vi_add_products(s3, vs_pairs(pairs[4 * b + 3]), vs_bytes(from + 96));
         }
-    }
-    for (ptrdiff_t t = 0; t < n_tiles; t++) {
-        share[t] = v_max(v_float(sum[t]), v_all(scale / 16));
+        s0 = vi_add(vi_add(s0, s1), vi_add(s2, s3));
+        share[t] = v_max(v_float(s0), v_all(scale / 16));
     }
 }
 
@@ -310,6 +308,13 @@ static void NAME(expectations_of)(const dplda_document *doc, const float *theta,
     NAME(weights_float)(gamma, doc->all->padded, doc->total, weight);
 }
 
+/* Copy topic weights; zeros if there are none. Calls of the C library take longer. */
+DPLDA_INLINE void NAME(set_topics)(float *to, const float *from, ptrdiff_t padded) {
+    for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
+        v_store(to + k, from == NULL ? v_all(0) : v_load(from + k));
+    }
+}
+
 /* One step from theta to theta; its L1 change. new_theta, weight, spare: (padded,). */
 DPLDA_INLINE float NAME(update_topics)(const dplda_document *doc, float *theta, float *new_theta,
                                        float *weight, float *spare) {
@@ -319,7 +324,7 @@ DPLDA_INLINE float NAME(update_topics)(const dplda_document *doc, float *theta, 
     if (doc->all->variational) {
         NAME(expectations_of)(doc, theta, new_theta, weight);
     }
-    memset(new_theta, 0, padded * sizeof *new_theta);
+    NAME(set_topics)(new_theta, NULL, padded);
     if (doc->copy != NULL) {
         NAME(add_integers)(doc, factor, new_theta, (int32_t *)spare);
     } else if (doc->all->bytes != NULL) {
@@ -382,17 +387,18 @@ DPLDA_INLINE void NAME(extrapolate)(const float *first, const float *second, ptr
 static void NAME(converge)(const dplda_document *doc, ptrdiff_t max_iter, float tol, float *theta,
                            float *scratch) {
     const ptrdiff_t padded = doc->all->padded;
-    const size_t size = padded * sizeof *theta;
+    /* no fixed point has less */
+    const vec least = v_all(doc->all->prior / doc->total);
     float *first = scratch, *second = first + padded, *third = second + padded;
     float *new_theta = third + padded, *weight = new_theta + padded, *spare = weight + padded;
     float longest = INFINITY;
     int n_steps = 0; /* since the last extrapolation */
     for (ptrdiff_t iteration = 0; doc->n && iteration < max_iter; iteration++) {
         float change;
-        memcpy(n_steps ? second : first, theta, size);
+        NAME(set_topics)(n_steps ? second : first, theta, padded);
         change = NAME(update_topics)(doc, theta, new_theta, weight, spare);
         if (n_steps == 0 && change > longest) {
-            memcpy(theta, third, size);
+            NAME(set_topics)(theta, third, padded);
             longest = INFINITY;
             continue;
         }
@@ -406,9 +412,9 @@ static void NAME(converge)(const dplda_document *doc, ptrdiff_t max_iter, float 
         if (iteration + 1 == max_iter) {
             break; /* the last one is a step */
         }
-        memcpy(third, theta, size);
-        for (ptrdiff_t k = 0; k < padded; k++) {
-            new_theta[k] = doc->prior[k] / doc->total; /* no fixed point has less */
+        NAME(set_topics)(third, theta, padded);
+        for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
+            v_store(new_theta + k, v_above(v_load(doc->prior + k), v_all(0), least));
         }
         NAME(extrapolate)(first, second, padded, new_theta, theta);
         n_steps = 0;

@@ -1,4 +1,4 @@
-"""The environment must neither end paid work nor hide its result.
+"""The environment must not end paid work, and must not hide its result.
 
 A `Calm` begins when something is paid for. Until it ends, warnings of this package and
 signals wait, and floating-point errors of NumPy are silent. So a paid result is kept
@@ -9,10 +9,9 @@ without a loss runs inside of `interruptible`.
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from types import FrameType
 from typing import TypeAlias
@@ -27,7 +26,7 @@ _WAITING: ContextVar[list[Word] | None] = ContextVar("_WAITING", default=None)
 class _Signals:
     """Delays the signals of the process whose handlers are Python code.
 
-    Python runs such handlers in the main thread alone: no other thread needs this.
+    Python runs such handlers only in the main thread: no other thread needs this.
     """
 
     def __init__(self) -> None:
@@ -63,7 +62,7 @@ _signals = _Signals()
 
 
 class Calm:
-    """Work that warnings, NumPy modes and signals of the caller leave alone.
+    """Work that warnings, NumPy modes and signals of the caller do not disturb.
 
     After `begin`, all of these wait. `end` restores the caller's modes, and returns the
     warnings. `hear` then delivers signals.
@@ -124,10 +123,3 @@ def wait_with(message: str, category: type[Warning]) -> bool:
     if waiting is not None:
         waiting.append((message, category))
     return waiting is not None
-
-
-def say_progress(line: str) -> None:
-    """Print a line to the standard error, if there is one that takes it."""
-    with suppress(Exception):  # closed, full, or something that cannot write
-        if sys.stderr is not None:
-            print(line, file=sys.stderr)

@@ -10,17 +10,21 @@ from __future__ import annotations
 import json
 import logging
 import math
+import shutil
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from contextlib import suppress
+from dataclasses import dataclass
 from numbers import Integral, Real
+from operator import length_hint
 from types import FrameType
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
-from dplda.leaf._calm import say_progress, wait_with
+from dplda.leaf._calm import wait_with
 
+T = TypeVar("T")
 INFO = logging.INFO
 WARNING = logging.WARNING
 # All fields that an event may hold. They depend on the documents through releases only:
@@ -42,6 +46,7 @@ PUBLIC = {
 }
 
 logging.getLogger("dplda").addHandler(logging.NullHandler())
+BETWEEN = 0.2  # seconds, of two states of a line
 _WITHIN = ("dplda.", "sklearn.", "joblib.")
 
 
@@ -117,15 +122,108 @@ class Verbose(Protocol):
     verbose: int
 
 
+@dataclass(frozen=True)
+class Progress:
+    """Says on the standard error how far a job is, and how much time is left.
+
+    A terminal shows one line for each step, which is rewritten. A file gets a line for
+    each tenth of a step. No line states a number of texts: it is private, and a log may
+    keep the line.
+    """
+
+    name: str = ""
+    is_shown: bool = False
+
+    @classmethod
+    def of(cls, estimator: Verbose) -> Progress:
+        return cls(type(estimator).__name__, estimator.verbose > 0)
+
+    def during(
+        self, items: Iterable[T], step: Callable[[T, float], str]
+    ) -> Generator[T, None, None]:
+        """The items of a step, one after the other, as the caller works on them.
+
+        `step` names the work on an item, given the finished share of the step. This
+        share is known if the items have a length, or an estimate of those that are left
+        (PEP 424). Otherwise it is 0.
+        """
+        if not self.is_shown:
+            yield from items
+            return
+        begun = due = time.monotonic()
+        is_terminal = _is_terminal()
+        n_items = len(items) if isinstance(items, Sized) else 0
+        is_open = False  # whether the cursor stands in a line
+        tenth = -1
+        said = ""
+        try:
+            for i, item in enumerate(items):
+                now = time.monotonic()
+                # some callers do not ask for more after the last item
+                is_last = i + 1 == n_items
+                if now >= due or is_last:
+                    due = now + BETWEEN
+                    total = n_items or i + length_hint(items)
+                    done = i / total if i < total else 0.0
+                    if is_terminal or is_last or int(10 * done) > tenth:
+                        tenth = int(10 * done)
+                        said = step(item, done)
+                        left = "" if is_last else _left(now - begun, done)
+                        self._print(said + left, "")
+                        is_open = is_terminal
+                yield item
+            if is_open or (said and said != step(item, 1.0)):
+                self._print(step(item, 1.0))
+                is_open = False
+        finally:
+            if is_open:
+                _print("")
+
+    def _print(self, text: str, end: str = "\n") -> None:
+        line = f"[{self.name}] {text}"
+        if _is_terminal():
+            width = shutil.get_terminal_size().columns - 1
+            _print(f"\r{line[:width]:<{width}}", end)
+        else:
+            _print(line)
+
+
+def named(step: str) -> Callable[[object, float], str]:
+    """Names a step, with its finished share if that is known."""
+    return lambda _, done: f"{step}, {done:.0%}" if done else step
+
+
 def rounds(estimator: Verbose, first: int, last: int) -> Iterator[int]:
-    """The round numbers ``first, ..., last``, with about ten lines if verbose."""
-    every = max(1, (last - first + 1) // 10)
-    begun = time.monotonic()
-    for t in range(first, last + 1):
-        if estimator.verbose and (t == last or (t - first) % every == 0):
-            left = ""
-            if first < t < last:
-                seconds = (time.monotonic() - begun) / (t - first) * (last - t + 1)
-                left = f", about {seconds:.0f} s left"
-            say_progress(f"[{type(estimator).__name__}] round {t} of {last}{left}")
-        yield t
+    """The round numbers ``first, ..., last``, with progress if verbose."""
+    return Progress.of(estimator).during(
+        range(first, last + 1), lambda t, _: f"round {t} of {last}"
+    )
+
+
+def _left(seconds: float, done: float) -> str:
+    """The time left after some seconds; the time so far if the share is unknown.
+
+    Less than a second is not said.
+    """
+    what = "about {} left" if done else "{} so far"
+    if done:
+        seconds *= (1 - done) / done
+    return f", {what.format(_duration(seconds))}" if seconds >= 1 else ""
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def _is_terminal() -> bool:
+    try:
+        return sys.stderr.isatty()
+    except Exception:  # missing, closed, or something else
+        return False
+
+
+def _print(text: str, end: str = "\n") -> None:
+    """Print to the standard error, if there is one that takes it."""
+    with suppress(Exception):  # closed, full, or something that cannot write
+        if sys.stderr is not None:
+            print(text, end=end, file=sys.stderr, flush=True)

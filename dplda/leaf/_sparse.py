@@ -20,7 +20,7 @@ def unsummed(matrix: Any) -> Any:
 def add_duplicates(matrix: Any) -> sp.csr_array:
     """The CSR form of `matrix` with one entry for each cell; it may share the arrays.
 
-    The entries of a cell are added in an order that depends on its row alone. SciPy
+    The entries of a cell are added in an order that depends only on its row. SciPy
     sorts all rows if any row is not sorted, and sorting changes the order of
     duplicates, so the rounding of a sum would depend on other rows.
     """

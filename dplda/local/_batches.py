@@ -36,7 +36,6 @@ from dplda.privacy._streams import Purpose, Streams, uniform_integers
 Model: TypeAlias = Any  # LPLDA or OLPLDA
 N_TOP = 10  # words of a topic whose reports are its evidence, as many as in `coherence`
 FEWEST_TESTS = 8  # reports that test topics; the variance of two says nothing
-ALL, HALF = 0, 1  # streams of the sweeps over all reports, and over a half
 CLIENT_PARAMETERS = (*BUDGETS, "delta", "max_doc_words", "ledger")
 MADE_BY_CLIENTS = (
     "the rows of X were made by RandomizedResponse, or by a program that does the "
@@ -182,7 +181,7 @@ def topics_of_half(
     present = estimate_counts(count_reported(half), n_docs, flip)
     sweeps = range(1, int(model.max_iter) + 1)
     counts = _sampled(
-        model, state, half, present, flip, streams, sweeps=sweeps, stream=HALF
+        model, state, half, present, flip, streams, sweeps=sweeps, is_half=True
     )
     return tested(state, state.prior + counts, reports[1::2], flip), counts
 
@@ -225,7 +224,7 @@ def _sampled(
     streams: Streams,
     *,
     sweeps: Iterable[int],
-    stream: int = ALL,
+    is_half: bool = False,
     start: np.ndarray | None = None,
 ) -> np.ndarray:
     """Word-topic counts of reports after the sweeps; `start` as in `topic_counts`."""
@@ -234,7 +233,7 @@ def _sampled(
     documents = reports
     background = np.zeros(n_words)
     if model.reconstruction == "bits":
-        reader = streams.reader(Purpose.RECONSTRUCTION, first_round, stream)
+        reader = streams.reader(Purpose.RECONSTRUCTION, first_round, int(is_half))
         documents = set_and_clear(reports, estimate, reader)
     else:
         background = false_ones(count_reported(reports), estimate, n_docs, flip)
@@ -246,7 +245,7 @@ def _sampled(
         streams=streams,
         sweeps=sweeps,
         first_round=first_round,
-        stream=stream,
+        is_half=is_half,
         start=start,
     )
 
@@ -356,7 +355,7 @@ def topic_counts(
     streams: Streams,
     sweeps: Iterable[int],
     first_round: int,
-    stream: int = ALL,
+    is_half: bool = False,
     start: np.ndarray | None = None,
 ) -> np.ndarray:
     """Word-topic counts, by collapsed Gibbs sampling with a background topic.
@@ -376,7 +375,7 @@ def topic_counts(
     prior[:, :n_components] = word_prior
     topics = np.full(corpus.n_tokens, -1, np.int32)
     if first_round == 1 and start is None:
-        reader = streams.reader(Purpose.FIRST_TOPICS, first_round, stream)
+        reader = streams.reader(Purpose.FIRST_TOPICS, first_round, int(is_half))
         words = reader.words(corpus.n_tokens)
         n_tokens = np.bincount(corpus.word, minlength=n_words)
         share = background * documents.shape[0] / np.maximum(n_tokens, 1)
@@ -397,7 +396,7 @@ def topic_counts(
     rates = background.astype(np.float32)
     scratch = np.empty((4, counts.shape[1]), np.float32)
     for t in sweeps:
-        bits = streams.reader(Purpose.TOPICS, t, stream).words(corpus.n_tokens)
+        bits = streams.reader(Purpose.TOPICS, t, int(is_half)).words(corpus.n_tokens)
         _gibbs.background_sweep(
             corpus.word,
             corpus.doc_ptr,

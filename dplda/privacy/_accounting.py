@@ -53,7 +53,6 @@ from dplda.privacy._rare import is_rare, rare_epsilon
 Events: TypeAlias = Event | Iterable[Event]
 
 _LARGEST_EPSILON = 1e4  # above it, the Renyi bounds are precise enough
-_UP = 1.0 + 2.0**-46  # up: above the rounding errors of a few steps together
 # largest share of delta that pays for distances from the ideal law
 DISTANCE_SHARE = 1e-3
 
@@ -167,7 +166,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     Gaussian events fit the budget if the sum of ``1 / noise_multiplier**2`` is at most
     ``mu**2``. The result is below the exact root by a relative 1e-10 at most.
     """
-    epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
+    epsilon = check_number("epsilon", epsilon, 0.0, _LARGEST, closed="right")
     delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
 
     def excess(noise: float) -> float:
@@ -308,7 +307,8 @@ def _renyi(groups: Groups, delta: float, added: bool) -> tuple[float, int, Float
     # the bound of a bounded loss may fall without end as the tilt grows
     least = float(each.min())
     best = int(np.argmax(each <= least + 1e-5 * abs(least)))
-    return max(0.0, float(each[best])) * _UP, best, logs
+    # up: above the rounding errors of a few steps together
+    return up(max(0.0, float(each[best])), 128.0 * U), best, logs
 
 
 def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
@@ -533,9 +533,7 @@ def _gaussian_delta(epsilon: float, mu: float, *, upper: bool) -> float:
 # Share of delta that pays for the thresholds of a vocabulary. From 0.02 to 0.5 it
 # hardly matters.
 THRESHOLD_SHARE = 0.1
-# noise multipliers outside of this range are useless
-_LARGEST = 1e9
-_SMALLEST = 1e-6
+_LARGEST = 1e9  # of an epsilon, a noise multiplier, and the inverse of one
 
 
 def calibrate(
@@ -580,7 +578,7 @@ def calibrate(
             "events, such as lambda m: Gaussian(m), got an object of class "
             f"{type(make_events).__name__}"
         )
-    epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
+    epsilon = check_number("epsilon", epsilon, 0.0, _LARGEST, closed="right")
     delta = check_delta(delta, SMALLEST_DELTA)
     groups, lost, shift = without_statements(grouped(make_events(1.0)))
     epsilon_left = float(Fraction(epsilon) - shift)
@@ -613,15 +611,17 @@ def calibrate(
             spent = cost(make_events(noise))
             return max(-7.0, min(_log_ratio(spent, target), 7.0))
 
-        return _least(excess, guess, tolerance, low=_SMALLEST, high=_LARGEST)
+        return _least(excess, guess, tolerance, low=1.0 / _LARGEST, high=_LARGEST)
 
     # a rough cost finds the place
     rough, tolerance = (closed, 1e-9) if all_gaussian(groups) else (renyi, 1e-4)
     start = least_noise(rough, epsilon_left, 1.0, 100.0 * tolerance)
-    if not _SMALLEST < start < _LARGEST:  # where the better bound may be small enough
+    if (
+        not 1.0 / _LARGEST < start < _LARGEST
+    ):  # where the better bound may be small enough
         start = 1.0
     noise = least_noise(total, epsilon, start, tolerance)
-    if not _SMALLEST <= noise <= _LARGEST:
+    if not 1.0 / _LARGEST <= noise <= _LARGEST:
         reason = (
             "any noise, however small, meets this target; lower epsilon, or give "
             "epsilon=inf for no privacy"

@@ -18,7 +18,7 @@ Row: TypeAlias = tuple[str, str]  # label and text of a line of the card
 PerRound: TypeAlias = float | tuple[float, ...] | None
 
 # Largest epsilon of each grade of the card: a convention.
-_GRADES = {"strong": 1.0, "reasonable": 3.0, "weak": 8.0, "very weak": 20.0}
+GRADES = {"strong": 1.0, "reasonable": 3.0, "weak": 8.0, "very weak": 20.0}
 _SCALE = "epsilon up to 1 is strong, 3 reasonable, 8 weak, 20 very weak, above nominal"
 # with a larger delta, the grade is nominal: some units may be published whole
 _LARGEST_DELTA = 1e-3
@@ -169,7 +169,7 @@ def _grade(guarantee: Stated) -> str:
     if not has_parts(guarantee.unit):
         cost *= _PARTS
     if guarantee.delta <= _LARGEST_DELTA:
-        for word, most in _GRADES.items():
+        for word, most in GRADES.items():
             if cost <= most:
                 return word
     return "nominal"

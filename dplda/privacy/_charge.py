@@ -23,16 +23,17 @@ from typing import TypeAlias
 from dplda.leaf._calm import Calm, Word
 from dplda.leaf._messages import warn_user
 from dplda.privacy._accounting import grouped
-from dplda.privacy._events import Event, repeated
+from dplda.privacy._events import MAX_COUNT, Event, repeated
 from dplda.privacy._ledger import Ledger, as_ledger
 from dplda.privacy._mechanisms import WORD_VARIATION
 from dplda.privacy._recorder import recorders
 from dplda.privacy._streams import keystream_total_variation
 from dplda.privacy._warnings import PrivacyLeakWarning
 
-# Limit on the random words of a fit, and their distance from ideal randomness, which
-# the fit pays for. Both are constants, because a charge may not depend on private data.
-MAX_WORDS = 2**36
+# Limit on the random words of a fit, as on its steps, and their distance from ideal
+# randomness, which the fit pays for. Both are constants, because a charge may not
+# depend on private data.
+MAX_WORDS = MAX_COUNT
 # Topics are drawn with 128 bits each, from at most 2048: 2**-118 for a word
 # (docs/proofs_word.md).
 TOPIC_DRAWS = MAX_WORDS * 2.0**-118

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from dplda.privacy._curves import (
     ELEMENTARY,
     LARGEST_LOSS,
-    SMALLEST_LOSS,
     TINY,
     Curve,
     FloatArray,
@@ -32,6 +31,7 @@ from dplda.privacy._curves import (
     up,
 )
 from dplda.privacy._events import (
+    MAX_COUNT,
     BoundedRange,
     Event,
     PoissonSampled,
@@ -47,21 +47,19 @@ _NO_LAW = np.full(len(TILTS), math.inf)
 _N_COARSE = 800  # knots of the law from which the tilt is chosen
 # below this delta only pure epsilons count; at it, exponentials do not underflow
 SMALLEST_DELTA = 1e-200
-# smallest mass that may count as infinite loss: 2**36 of them are below any delta
-_SMALLEST_TAIL = 1e-240
+# smallest mass that may count as infinite loss: those of all steps together are far
+# below the rounding error of any delta
+_SMALLEST_TAIL = SMALLEST_DELTA * U * U / MAX_COUNT
 # Orders of the bounds on what wraps around, as shares of the tilt.
 _SHARES = (-4.0, -2.0, -1.0, -0.5, -0.25, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0)
-_TAIL = 1e-12  # of a tilted law, beyond the window of the transforms
-_STEP_TAIL = 1e-7  # share of delta that may be an infinite loss, of all steps together
-_FAR = 200.0  # exponents of the tilt beyond which masses enter an error alone
-_NOTHING = 1e-26  # below it, a power of a transform is not kept
+_TAIL = 1e-12  # of a tilted law: beyond the window, and in frequencies not kept
+STEP_TAIL = 1e-7  # share of delta that may be an infinite loss, of all steps together
 # Cells for each standard deviation of a loss. The excess of epsilon falls with the
-# square: at 64 it is 1e-5 to 1e-4, at 16 it is 16 times as much. At 64, the
-# transforms of a ledger of 1,000 kinds would keep 1.9 GB, instead of 0.5, and those of
-# a million steps take 1.5 s, instead of 0.4.
+# square: at 64 it is 1e-5 to 1e-4. Many steps have a fourth of the cells, and 16 times
+# the excess: with 64 cells, the transforms of a ledger of 1,000 kinds would keep 1.9
+# GB, instead of 0.5, and those of a million steps take 1.5 s, instead of 0.4.
 _CELLS = 64.0
-_CELLS_OF_MANY = 16.0
-_MANY = 200
+MANY_KINDS = 64
 _MANY_STEPS = 10**5
 _MOST_CELLS = 2**22  # of a window: 32 MB a vector; of a law, an eighth of it
 
@@ -71,7 +69,7 @@ def cumulants(event: Event, added: bool) -> FloatArray:
     """Logarithm of the mean of exp(tilt * loss) under P for each tilt, never too small.
 
     They belong to a law that dominates the step, on knots that are dense near 0, except
-    for a mass at infinity of at most `_COARSE_TAIL`. Infinite if the step has no such
+    for a mass at infinity of at most `_SMALLEST_TAIL`. Infinite if the step has no such
     law.
     """
     if isinstance(event, BoundedRange):  # the worst choice for each tilt
@@ -145,7 +143,7 @@ class _Power:
 
     first: int  # place of the first cell
     width: int  # number of cells of the composed law
-    # of the low frequencies; the others are below `_NOTHING`
+    # of the low frequencies; the others are together below `_TAIL`
     values: NDArray[np.complex128]
     bounds: FloatArray  # upper bounds on their absolute values, with all errors
     log_mass: float
@@ -200,7 +198,7 @@ def _power(
     with np.errstate(divide="ignore"):
         sizes = np.log(np.abs(transform) + _transform_error(n))
     log_bounds = count * (sizes + 4.0 * U)
-    large = np.flatnonzero(log_bounds > math.log(_NOTHING))
+    large = np.flatnonzero(log_bounds > math.log(_TAIL / n))
     n_kept = int(large[-1]) + 1 if len(large) else 1
     return _Power(
         first=count * first,
@@ -275,8 +273,7 @@ class Composition:
     def delta(self, epsilon: float) -> float:
         """Delta of the composition at an epsilon: an upper or a lower bound."""
         i = max(0, math.floor(epsilon / self.h) - self.first)
-        end = i + math.ceil(min(_FAR / self.tilt / self.h, 2.0**40)) + 2
-        masses = self.masses[i:end]
+        masses = self.masses[i:]
         losses = (np.arange(i, i + len(masses)) + self.first) * self.h - epsilon
         losses = np.maximum(losses, 0.0)
         with np.errstate(under="ignore"):
@@ -294,9 +291,9 @@ class Composition:
             + len(losses) * 2.0 * U
             + 1e-13
         )
-        # up: no weight is above the peak; those that were left out are below exp(-far)
+        # up: no weight is above the peak; those that underflow are below `TINY`
         peak = math.exp(log_peak(self.tilt))
-        of_masses = scale * (peak * self.masses_error + math.exp(-_FAR))
+        of_masses = scale * (peak * self.masses_error + TINY)
         error = up(of_masses, 1e-9) + value * relative
         return value + error + self.infinite if self.upper else value - error
 
@@ -322,12 +319,12 @@ def compose(
     if upper:
         groups = tuple(_ranges_as_one_step(event, count) for event, count in groups)
     # the mass of one step that may count as an infinite loss
-    tail = _STEP_TAIL * delta / n_steps
+    tail = STEP_TAIL * delta / n_steps
     tail = max(2.0 ** (8 * math.floor(math.log2(tail) / 8.0)), _SMALLEST_TAIL)
     reaches = _reaches(groups, added, upper, tail)
     if reaches is None:
         return None
-    if max(curve.deviation for curve, _ in reaches) < SMALLEST_LOSS:
+    if max(curve.deviation for curve, _ in reaches) < TINY:
         return None
     counts = [count for _, count in groups]
     h = _cell_length(reaches, counts, spread)
@@ -415,9 +412,9 @@ def _cell_length(reaches: list[Reach], counts: list[int], spread: float) -> floa
         count * curve.deviation**2 for (curve, _), count in zip(reaches, counts)
     ]
     unit = reaches[int(np.argmax(variances))][0].unit
-    is_large = len(reaches) > _MANY or sum(counts) > _MANY_STEPS
-    cells = _CELLS_OF_MANY if is_large else _CELLS
-    typical = max(math.sqrt(sum(variances) / sum(counts)), SMALLEST_LOSS)
+    is_large = len(reaches) > MANY_KINDS or sum(counts) > _MANY_STEPS
+    cells = _CELLS / 4.0 if is_large else _CELLS
+    typical = max(math.sqrt(sum(variances) / sum(counts)), TINY)
     h = unit * 2.0 ** math.floor(math.log2(typical / cells / unit))
     widest = max(high - low for _, (low, high) in reaches)
     while max(8.0 * widest, 20.0 * spread) / _MOST_CELLS > h:
@@ -470,7 +467,7 @@ def _multiplied(
     # up: each step is off by its own share
     entries = math.expm1(min(sum(part.entries for part in parts), 1.0))
     # up: what wraps around, and frequencies that were left out
-    error = outside + 2.0 * float(wrong.sum()) + n * _NOTHING
+    error = outside + 2.0 * float(wrong.sum()) + _TAIL
     # up: the transform back
     error += 2.0 * _transform_error(n) * float(sizes.sum()) + entries
     return masses, error

@@ -19,17 +19,14 @@ from numpy.typing import NDArray
 from dplda.leaf._threads import in_threads
 from dplda.privacy._charge import MAX_WORDS, TOO_MANY_WORDS, Charge, Step
 from dplda.privacy._events import Event, Gaussian, NonPrivate, PoissonSampled
-from dplda.privacy._mechanisms import Cells, Mechanism
+from dplda.privacy._mechanisms import SPARE_PIECE, Cells, Mechanism
 from dplda.privacy._recorder import Computed, announce, recorders
-from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy._streams import PIECE, Purpose, Streams
 from dplda.privacy._sums import ALONE, Sums
 
-# each block of cells has its own noise stream; enters seeded results
-BLOCK_CELLS = 2**16
 # from the noise stream of a release to that of its next attempt: above any round
 ATTEMPTS = 2**20
 SPARE = "a further attempt"
-WITH_SPARE = 1.02  # words for each cell: the noise of 1.2% takes more than one
 
 Value = TypeVar("Value")
 
@@ -70,7 +67,8 @@ def check_words(plan: Iterable[Step], n_cells: Mapping[str, int]) -> None:
     """
     n_releases = Counter(label for label, event in plan if event != NonPrivate())
     n_noisy = sum(n_cells.get(label, 0) * n for label, n in n_releases.items())
-    if WITH_SPARE * n_noisy > MAX_WORDS:
+    # a piece of cells takes a piece of spare words, and hardly ever two
+    if n_noisy * (PIECE + 2 * SPARE_PIECE) > MAX_WORDS * PIECE:
         raise ValueError(TOO_MANY_WORDS)
 
 
@@ -397,10 +395,10 @@ class Curator:
         cells = value.reshape(-1)
 
         def add(block: int) -> None:
-            part = cells[block * BLOCK_CELLS : (block + 1) * BLOCK_CELLS]
+            part = cells[block * PIECE : (block + 1) * PIECE]
             mechanism.add_to(part, self._streams.reader(Purpose.NOISE, round, block))
 
-        in_threads(add, range(-(-cells.size // BLOCK_CELLS)), n_jobs)
+        in_threads(add, range(-(-cells.size // PIECE)), n_jobs)
         self._check_limit()
 
     def _check_limit(self) -> None:

@@ -7,6 +7,7 @@ It is convex and falls in t. docs/accounting.md derives each formula and each er
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,13 +34,13 @@ U = float(np.finfo(np.float64).epsneg)  # unit roundoff, 2**-53
 # relatives, and of ndtr and erfcx at the arguments that occur here.
 ELEMENTARY = 8.0 * U
 SPECIAL = 64.0 * U
-_SMALLEST_RATE = 1e-40  # the largest ratio over it is a float
 _SMALLEST_RANGE = 1e-6  # 1 - exp(-range) keeps most digits above it
 _MOST_WORK = 1e8  # of knots, choices and places of a range: about a second
 TINY = 1e-300  # above everything that underflows
 # exp of it, and products of such numbers with probabilities, are floats
 LARGEST_LOSS = 600.0
-SMALLEST_LOSS = 1e-200  # deviations below it have no grid
+# the largest ratio over it is a float
+_SMALLEST_RATE = math.exp(LARGEST_LOSS) / sys.float_info.max
 # Above the relative rounding errors of a divergence (the tests compare 60 digits), of a
 # sum of costs, and of what a group of units costs.
 MARGIN = 1.0 + 1e-9

@@ -10,13 +10,13 @@ import numpy as np
 
 from dplda.privacy._accounting import all_gaussian, epsilon_of, gaussian_mu_of
 from dplda.privacy._composition import Groups
+from dplda.privacy._curves import up
 from dplda.privacy._events import Repeated
 
 # Any deltas give a valid detection rate; five times as many lower it by 0.6% at most.
 _DELTAS = np.concatenate(
     [[0.0], np.geomspace(1e-7, 0.5, 50), 1.0 - np.geomspace(0.45, 1e-3, 15)]
 )
-_MARGIN = 1e-12  # on the rounding errors of the closed form
 
 
 @lru_cache(maxsize=256)
@@ -53,7 +53,7 @@ def _rate_of_mu(mu: float, alarms: float) -> float:
     from scipy.special import ndtr, ndtri
 
     power = float(ndtr(ndtri(alarms) + mu))
-    return power * (1.0 + _MARGIN) + _MARGIN
+    return up(power, 1e-12) + 1e-12  # up: the roundings of the closed form
 
 
 def _pairs(groups: Groups) -> list[tuple[float, float]]:

@@ -9,13 +9,13 @@ neighboring relation.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TypeAlias
 
 from dplda.leaf._checks import check_integer, check_number
 
-SMALLEST_FLIP = 2e-290  # far smaller ones have a loss too large for a float
 MAX_COUNT = 2**36  # of steps; the rounding errors of more could not be bounded
 
 
@@ -98,7 +98,8 @@ class RandomizedResponseEvent(Event):
     flip_mixture: float
 
     def __post_init__(self) -> None:
-        self._set("flip_mixture", SMALLEST_FLIP, 1.0, "left")
+        # the ratio of a smaller one is too large for a float
+        self._set("flip_mixture", sys.float_info.min, 1.0, "left")
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from dplda.privacy._events import (
     RandomizedResponseEvent,
     repeated,
 )
-from dplda.privacy._streams import Purpose, Reader, Streams, Words
+from dplda.privacy._streams import PIECE, Purpose, Reader, Streams, Words
 
 Integers: TypeAlias = NDArray[np.int64]
 Cells: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
@@ -72,7 +72,6 @@ WORD_VARIATION = 1.73e-41
 
 # bits of a block with a stream of its own: whole rows; enters seeded results
 BLOCK_BITS = 2**20
-PIECE = 65536  # draws at a time: their words, 512 KB, stay in the second-level cache
 # spare words at a time: more than a piece takes on average, which is 768
 SPARE_PIECE = PIECE // 64
 

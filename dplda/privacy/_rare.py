@@ -13,10 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dplda.privacy._composition import Groups, law_of_polygon, values_above
+from dplda.privacy._composition import (
+    MANY_KINDS,
+    STEP_TAIL,
+    Groups,
+    law_of_polygon,
+    values_above,
+)
 from dplda.privacy._curves import (
     LARGEST_LOSS,
-    SMALLEST_LOSS,
     TINY,
     FloatArray,
     U,
@@ -24,6 +29,7 @@ from dplda.privacy._curves import (
     up,
 )
 from dplda.privacy._events import Event, PoissonSampled
+from dplda.privacy._streams import PIECE
 
 # A step is rare if its rate is below this, or if its losses span this many of its
 # deviations: equal cells would take seconds, or more than the memory.
@@ -31,9 +37,8 @@ _RATE = 1e-5
 _LARGEST_RATE = 1e-3
 _SPAN = 2.0**11
 _TINY_DELTA = 1e-20
-_MOST_KINDS = 64  # of steps: more take seconds
-_TAIL = 1e-4  # share of delta that may be an infinite loss, of all single steps
-_LOWEST = -30.0  # smaller losses count as this one, which is negligible
+# smaller losses count as this one, whose exponential is a rounding
+_LOWEST = math.log(U)
 # Distances of knots, as shares of the law's deviation around 0, of losses near the
 # epsilon that is searched, and of other losses. Halving all of them changes epsilon by
 # at most 0.3%, and takes four times as long.
@@ -42,9 +47,7 @@ _FINE = 0.015
 _FAR = 0.06
 _ROUGH = 2.5  # times as far apart, to find the place of epsilon
 _BELOW = 1.0 / 30.0  # what is near, as shares of epsilon
-_ABOVE = 2.5
-_ROWS = 32  # of a block of losses: it stays in the cache of a core, twice as fast
-_HIGHEST = 4.0  # losses above this many epsilons count as infinite, after single steps
+_HIGHEST = 2.5  # larger losses count as infinite, after single steps
 
 
 class _Scale(NamedTuple):
@@ -69,7 +72,7 @@ def is_rare(groups: Groups, delta: float, added: bool) -> bool:
 
     At a tiny delta every sampled step is rare: losses far from most others decide.
     """
-    if len(groups) > _MOST_KINDS:
+    if len(groups) > MANY_KINDS:
         return False
     curves = [curve_of(event, added=added, upper=True) for event, _ in groups]
     if any(curve is None for curve in curves):
@@ -98,7 +101,7 @@ def rare_epsilon(
     A first composition on few knots finds where the second needs many. The second is
     omitted if the first epsilon is at most `enough`.
     """
-    tail = _TAIL * delta / sum(count for _, count in groups)
+    tail = STEP_TAIL * delta / sum(count for _, count in groups)
     # powers of two: a ledger asks for similar scales again
     tail = max(2.0 ** math.floor(math.log2(tail)), TINY)
     epsilon = _epsilon(groups, delta, added, _Scale(math.inf, tail))
@@ -145,7 +148,7 @@ def _law_of_step(event: Event, added: bool, scale: _Scale) -> _Law:
     curve = curve_of(event, added=added, upper=True)
     assert curve is not None
     low, high = curve.span(scale.tail)
-    deviation = max(curve.deviation, SMALLEST_LOSS)
+    deviation = max(curve.deviation, TINY)
     knots = _knots(low, high, deviation, scale)
     return _law(knots, values_above(curve, knots), deviation)
 
@@ -161,7 +164,8 @@ def _composed(first: _Law, second: _Law, scale: _Scale) -> _Law:
     knots = _knots(first.knots[0] + second.knots[0], high, deviation, scale)
     growth = np.append(-1.0, _growth_above(second.knots))
     growth, values = _finer(growth, np.append(1.0, second.values))
-    n_blocks = 1 + len(knots) // _ROWS
+    # blocks of losses that stay in the cache
+    n_blocks = 1 + len(knots) * len(first.masses) // PIECE
     averages = np.concatenate(
         [
             _averages(rows[:, None] - first.knots, growth, values, first.masses)
@@ -239,7 +243,7 @@ def _ladder(end: float, deviation: float, scale: _Scale) -> FloatArray:
     while losses[-1] < end:
         loss = losses[-1]
         share = rough * _FAR
-        if is_known and _BELOW * scale.epsilon < loss < _ABOVE * scale.epsilon:
+        if is_known and _BELOW * scale.epsilon < loss < _HIGHEST * scale.epsilon:
             share = min(share, _FINE)
         losses.append(loss + max(unit, share * loss))
     losses[-1] = end

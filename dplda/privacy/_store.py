@@ -29,7 +29,7 @@ Status: TypeAlias = Literal["reserved", "released", "canceled"]
 Composition: TypeAlias = Literal["planned", "adaptive"]
 
 USERS = "users/"  # begins the rule of parts of users, which ends with their number
-_APPLICATION_ID = 0x64706C02  # "dpl" and the number of the format
+_APPLICATION_ID = int.from_bytes(b"dpl\x02")  # with the number of the format
 # Row 0 holds budget, id and filter as its record, and the digest of all rows as its
 # status.
 _TABLE = (

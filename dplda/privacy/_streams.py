@@ -27,7 +27,10 @@ from dplda.leaf._checks import check_integer
 Words: TypeAlias = NDArray[np.uint64]
 
 KEY_BYTES = 32  # of AES-256
-ZEROS = bytes(2**19)  # the words of a block of noise: one call of the cipher
+# Words that are drawn at a time: their 512 KB stay in the second-level cache. Each
+# piece of cells has its own noise stream, so it enters seeded results.
+PIECE = 2**16
+ZEROS = np.zeros(PIECE, np.uint64).tobytes()  # of a piece: one call of the cipher
 MAX_WORDS = 2**41  # two words a cipher block, 2**40 cipher blocks an address
 
 

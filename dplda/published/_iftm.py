@@ -18,22 +18,18 @@ from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.core._private_fit import Interval
 from dplda.federated._tokens import Topics
 from dplda.kernels import _published_iftm
-from dplda.leaf._checks import check_number
+from dplda.leaf._checks import LARGEST_WHOLE, check_number
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
 from dplda.privacy._charge import MAX_WORDS, TOO_MANY_WORDS
+from dplda.privacy._mechanisms import BLOCK_BITS
 from dplda.privacy._recorder import announce
 from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers
 from dplda.published._base import COUNTS, Flaw, PublishedLDA, count_words, noise_range
 
-SMALLEST_EPSILON = 0.0114  # below, 95% of the noise is cut
-# above, a standard deviation is less than 15 rounding steps of the noise
-LARGEST_EPSILON = 100.0
-LARGEST_COUNT = 2.0**53  # all larger floats are whole numbers
 # noisy values above the threshold are rounded down to so many steps
 STEP = 2.0**-10
 LEVELS = 4096
-PIECE_CELLS = 2**20  # that are drawn at a time; enters seeded results
 MAX_DIVISOR = 1000  # `recover_counts` tries smallest counts up to this one
 
 
@@ -65,7 +61,7 @@ class PublishedIFTMParty(PublishedLDA):
     ----------
     n_components
     published_epsilon : float
-        Epsilon of one token by the count of [1]_, from 0.0114 to 100; must be given.
+        Epsilon of one token by the count of [1]_, from 1e-9 to 1e9; must be given.
         Not a guarantee. The noise of a token has scale ``1 / published_epsilon``. [1]_
         uses 8 to 11. ``inf`` draws no noise.
     noise_threshold : float, default=0.2
@@ -132,7 +128,7 @@ class PublishedIFTMParty(PublishedLDA):
     )
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
-        "published_epsilon": noise_range(SMALLEST_EPSILON, LARGEST_EPSILON),
+        "published_epsilon": noise_range(),
         "noise_threshold": [Interval(Real, 0, 1, closed="neither")],
     }
 
@@ -312,14 +308,14 @@ def _recover_row(
 ) -> NDArray[np.int64]:
     """Counts of one topic, (n_words,), or -1 where no whole numbers fit."""
     smallest = row[row > 0].min()
-    if row.max() / LARGEST_COUNT > smallest:
+    if row.max() / LARGEST_WHOLE > smallest:
         return np.full(len(row), -1)
     for count in range(0 if beta else 1, MAX_DIVISOR + 1):
         weights = row / smallest * (count + beta)
         whole = np.rint(weights - beta)
         error = np.abs(weights - beta - whole)
         fits = error <= np.minimum(rounding * weights, 0.1)
-        if weights.max() < LARGEST_COUNT and fits.all():
+        if weights.max() < LARGEST_WHOLE and fits.all():
             return whole.astype(np.int64)
     return np.full(len(row), -1)
 
@@ -338,7 +334,7 @@ def _noisy_vectors(
     n_words = corpus.n_words
     if corpus.n_tokens * n_words > MAX_WORDS:
         raise ValueError(TOO_MANY_WORDS)
-    size = max(1, PIECE_CELLS // n_words)
+    size = max(1, BLOCK_BITS // n_words)
     lengths = [np.zeros(1, int)]
     words = [np.zeros(0, int)]
     levels = [np.zeros(0, int)]

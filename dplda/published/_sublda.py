@@ -23,8 +23,6 @@ from dplda.privacy._streams import Purpose, Reader, Streams
 from dplda.privacy.mechanisms import DiscreteGaussian
 from dplda.published._base import COUNTS, Flaw, PublishedLDA, count_words, noise_range
 
-SMALLEST_EPSILON = 1e-100  # a smaller one makes the noise infinite
-
 
 class PublishedSubLDA(PublishedLDA):
     """SUB-LDA as its paper prints it, Algorithm 1 of [1]_: not private.
@@ -38,7 +36,7 @@ class PublishedSubLDA(PublishedLDA):
     n_components
     rdp_epsilon : float, default=2.0
         Claimed Renyi divergence, of order `rdp_order`, of one iteration without
-        sampling, from 1e-100 to 1e30. The noise has variance ``rdp_order / (2 *
+        sampling, from 1e-9 to 1e9. The noise has variance ``rdp_order / (2 *
         rdp_epsilon)``. ``inf`` adds no noise.
     rdp_order : int, default=14
         Renyi order of the account, at least 2 (alpha).
@@ -112,7 +110,7 @@ class PublishedSubLDA(PublishedLDA):
     )
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
-        "rdp_epsilon": noise_range(SMALLEST_EPSILON, 1e30),
+        "rdp_epsilon": noise_range(),
         "rdp_order": [Interval(Integral, 2, 10**6, closed="both")],
         "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
         "boost": [Interval(Real, 1, 1e9, closed="both")],

@@ -165,7 +165,7 @@ def noisy_score(
     noisy, guarantee = release_sum(
         read,
         name=f"noisy_score of {type(model).__name__}",
-        step=SCORE,
+        label=SCORE,
         norm=NORM * max_tokens,
         epsilon=epsilon,
         delta=delta,

@@ -163,7 +163,7 @@ def private_topic_counts(
     released, guarantee = release_sum(
         read,
         name=f"private_topic_counts of {type(model).__name__}",
-        step=groups.step,
+        label=groups.step,
         norm=groups.norm,
         epsilon=epsilon,
         delta=delta,

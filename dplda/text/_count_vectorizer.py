@@ -1,6 +1,6 @@
 """Word counts in a vocabulary chosen from private texts with differential privacy.
 
-``_counted.py`` has the terms of texts, ``_selection.py`` the mechanism, and here,
+``_counted.py`` reads the terms of texts. ``_selection.py`` has the mechanism. Here,
 released terms become columns.
 """
 
@@ -77,7 +77,7 @@ ONE_TEXT = "one document holds everything that one protected unit contributed"
 
 @dataclass(frozen=True)
 class Choice:
-    """What a call fixes before it reads texts."""
+    """What a call decides before it reads texts."""
 
     unit: str  # what is protected
     splitter: Splitter  # of texts into terms; public
@@ -103,8 +103,8 @@ class OfTexts(TransformerMixin):
         return tags
 
 
-# counts are sparse, which no data frame is made of: like CountVectorizer, without
-# set_output
+# Counts are sparse, and data frames are not. So there is no set_output, as in
+# CountVectorizer.
 class PrivateCountVectorizer(
     OfTexts, CountsBySettings, PrivateEstimator, auto_wrap_output_keys=None
 ):
@@ -147,7 +147,7 @@ class PrivateCountVectorizer(
         Regular expression of a word. None takes letters alone, as many as words of the
         language have: three or more of English.
     analyzer : "word" or callable, default="word"
-        A function from a text to its words, in place of the five parameters before.
+        A function from a text to its words. It replaces the five parameters above.
     ledger
     random_state
 
@@ -270,7 +270,7 @@ class PrivateCountVectorizer(
     def _fit(
         self, documents: Iterable[Any], user_ids: Any = None, *, transform: bool
     ) -> sp.csr_matrix | None:
-        """Choose the vocabulary, and count its terms if that is asked for."""
+        """Choose the vocabulary. With `transform`, also count its terms."""
         choice = self._choice(protected_unit(user_ids), ALONE)  # public
         seeded = choice.streams.seeded
         warn_if_seeded(type(self).__name__, seeded and self.epsilon != math.inf)
@@ -291,7 +291,7 @@ class PrivateCountVectorizer(
             return columns_of(counted, self.vocabulary_) if transform else None
 
     def _choice(self, unit: str, sums: Sums) -> Choice:
-        """What a call fixes before it reads texts; refuses a call without a word."""
+        """What a call decides before it reads texts; refuses a call without words."""
         exactly_one(type(self).__name__, epsilon=self.epsilon)
         splitter = Splitter(self._rule())  # public
         candidates = self._checked_candidates()  # public
@@ -313,8 +313,8 @@ class PrivateCountVectorizer(
 
         A charge has paid for it, and has begun.
 
-        The attributes are there from the moment of the release on. What comes then may
-        be ended: it only ranks the words better.
+        The attributes are set right after the release. An interrupt may then end the
+        call: the rest only ranks the words better.
         """
         selection = choice.selection
         guarantee = self._guarantee(choice, charge)
@@ -525,7 +525,7 @@ class PrivateCountVectorizer(
 
 
 def columns_of(counted: Counted, vocabulary: Mapping[str, int]) -> sp.csr_matrix:
-    """Counts of the words of a vocabulary, with a word on how few it has. Private."""
+    """Counts of the words of a vocabulary; warns if they cover little. Private."""
     X = counted.matrix(vocabulary)
     warn_of_coverage(np.asarray(X.sum(axis=1)).ravel(), counted.n_tokens)
     return X
@@ -546,22 +546,21 @@ def column_of(raw_documents: Any, name: str = "raw_documents") -> Iterable[Any]:
 
 
 def warn_of_copies(counted: Counted) -> None:
-    """Tell the owner of the texts that a document may be there twice.
+    """Warn the owner of the texts of duplicates.
 
-    Copies of one user are protected together. Letters that differ in numbers alone make
-    a topic of their own, whoever wrote them.
+    Duplicates of one user are protected together. Form letters, which differ only in
+    their digits, make a topic of their own, whoever wrote them.
     """
     n_copies, n_near = counted.copies()
     if n_near > MANY_FORMS * counted.n_written:
         warn_user(
-            f"{n_near} texts repeat another one but for digits, as form letters do: a "
-            "topic may repeat their text; leave all but one of them out (not for "
-            "release)",
+            f"{n_near} texts differ from another text only in digits, as form letters "
+            "do: a topic may repeat their text; keep one of them (not for release)",
             PrivateDataWarning,
         )
     if n_copies and counted.users is None:
         warn_user(
-            f"{n_copies} texts repeat another one: a document that is there twice is "
-            "protected less than epsilon says; leave copies out (not for release)",
+            f"{n_copies} texts are duplicates: a document that occurs twice has less "
+            "protection than epsilon says; leave duplicates out (not for release)",
             PrivateDataWarning,
         )

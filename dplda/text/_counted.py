@@ -1,4 +1,4 @@
-"""Texts that are read once: the terms of a fit, and how often each text has them."""
+"""Reads texts once, and counts the terms of each text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from dplda.core._splitter import (
-    PIECE,
+    BLOCK,
     Entries,
     Splitter,
     columns_of,
@@ -23,29 +23,32 @@ from dplda.core._splitter import (
     kept_ptr,
 )
 from dplda.datasets import CountShards, write_shards
+from dplda.leaf._checks import LARGEST_INTEGER
+from dplda.leaf._messages import Progress, named
 from dplda.leaf._users import number_users
 
 MOST_TERMS = 1 << 24  # of 150 bytes each
 IN_MEMORY = 1 << 24  # entries, of 8 bytes; a few copies of them are made
 ROWS = 1 << 16  # documents whose terms are weighed at a time
-WIDTH = 2**31 - 1  # of matrices to which columns come as texts are read
 _DIGITS = b"0123456789"
 
 
 class Counted:
     """Counts of all terms of texts. Private.
 
-    More than `IN_MEMORY` of them are in files, of a folder that only its owner reads.
-    `close` deletes it.
+    Memory holds up to `IN_MEMORY` counts. More counts are in files, in a folder that
+    only its owner can read. `close` deletes the folder.
 
     Parameters
     ----------
     documents : iterable
-        What the splitter takes, such as texts. Nothing of them is kept but terms.
+        What the splitter takes, such as texts. Only their terms are kept.
     splitter : Splitter
-        Finds the terms. Stop words are none.
+        Finds the terms. Stop words do not count as terms.
     user_ids : array-like of shape (n_docs,) or None
-        The user of each document. It is looked at after the documents.
+        The user of each document. It is read after the documents.
+    progress : Progress or None, default=None
+        Says how far the work on the counts is.
 
     Attributes
     ----------
@@ -54,7 +57,7 @@ class Counted:
     n_docs, n_tokens, n_units : int
         Number of documents, of all their terms, and of protected units.
     has_words : bool
-        Whether a document has a word. Stop words are words, too.
+        Whether a document has a word, which may be a stop word.
     users : ndarray of shape (n_docs,) or None
         Number of the user of each document, in order of occurrence.
 
@@ -66,8 +69,13 @@ class Counted:
     """
 
     def __init__(
-        self, documents: Iterable[Any], splitter: Splitter, user_ids: ArrayLike | None
+        self,
+        documents: Iterable[Any],
+        splitter: Splitter,
+        user_ids: ArrayLike | None,
+        progress: Progress | None = None,
     ) -> None:
+        self._progress = progress or Progress()
         numbers = defaultdict[str, int](
             None, {word: i for i, word in enumerate(splitter.stop_words)}
         )
@@ -133,12 +141,16 @@ class Counted:
         """Delete the files."""
         self._files.close()
 
-    def _parts(self) -> Iterator[tuple[Entries, NDArray[np.int64] | None]]:
-        """Entries of whole units, and the unit of each document; None: its own."""
-        if self._shards is None:
-            yield self._entries, self.users
-            return
-        for shard in self._shards.shards:
+    def _parts(self, step: str) -> Iterator[tuple[Entries, NDArray[np.int64] | None]]:
+        """Entries of whole units, and the unit of each document.
+
+        None stands for a unit for each document. `step` names the purpose of the pass.
+        """
+        parts = [None] if self._shards is None else self._shards.shards
+        for shard in self._progress.during(parts, named(step)):
+            if shard is None:
+                yield self._entries, self.users
+                continue
             X, ptr = shard.read()
             users = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
             yield (
@@ -148,7 +160,7 @@ class Counted:
 
     def units(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """The different terms of consecutive units, and where each unit begins."""
-        for (number, _, ptr), users in self._parts():
+        for (number, _, ptr), users in self._parts("choosing words"):
             if users is None:
                 for first in range(0, len(ptr) - 1, ROWS):
                     own = ptr[first : first + ROWS + 1].astype(np.int64)
@@ -181,11 +193,11 @@ class Counted:
 
     def _columns(self, vocabulary: Mapping[str, int]) -> Iterator[sp.csr_matrix]:
         column = np.array(list(map(vocabulary.get, self.terms, repeat(-1))), np.int64)
-        for entries, _ in self._parts():
+        for entries, _ in self._parts("counting words"):
             yield columns_of(entries, column, len(vocabulary))
 
     def copies(self) -> tuple[int, int]:
-        """How many texts repeat another one, and how many but for their digits."""
+        """How many texts are duplicates, and how many others differ only in digits."""
         n_texts = len(self._written)
         n_different, n_forms = (len(different(forms)) for forms in self._written.T)
         return n_texts - n_different, n_different - n_forms
@@ -205,19 +217,18 @@ def _joined(blocks: list[Entries]) -> Entries:
 
 
 def _matrix(entries: Entries) -> sp.csr_array:
-    """The documents of a block, whose columns are all terms to come."""
+    """The documents of a block; there are columns for all terms that may follow."""
     number, times, ptr = entries
-    X = sp.csr_array(
-        (times.astype(np.float32), number, ptr), shape=(len(ptr) - 1, WIDTH)
-    )
+    shape = (len(ptr) - 1, LARGEST_INTEGER)
+    X = sp.csr_array((times.astype(np.float32), number, ptr), shape=shape)
     X.sort_indices()
     return X
 
 
 def _forms(block: list[Any]) -> NDArray[np.int64]:
-    """Of each text of a block that is not empty: what it is, without digits, too.
+    """Hashes of the texts of a block that are not empty: whole, and without digits.
 
-    These are the hashes of Python, whose key is a secret.
+    Python's hash has a secret key.
     """
     texts = [text for text in block if isinstance(text, str) and text]
     forms = [(hash(text), _without_digits(text)) for text in texts]
@@ -225,9 +236,9 @@ def _forms(block: list[Any]) -> NDArray[np.int64]:
 
 
 def _without_digits(text: str) -> int:
-    if len(text) > PIECE:  # no form letter
+    if len(text) > BLOCK:  # too long for a form letter
         return hash(text)
-    # bytes, because those of str take ten times as long
+    # str.translate takes ten times as long as bytes.translate
     return hash(text.encode("utf-8", "surrogatepass").translate(None, _DIGITS))
 
 

@@ -1,9 +1,9 @@
-"""One release of terms: which pass, with noisy weights, and how they are ranked.
+"""One release of terms with noisy weights, and their ranks.
 
 Mechanism (Gaussian, with a threshold). Each unit spreads one vector of L2 norm `radius`
 evenly over its distinct terms. The sum gets noise on every cell. Terms of a public list
-are released whatever their value. Other terms are released only above a threshold that
-the terms of one unit alone reach with a probability that is part of delta.
+are released at any value. Other terms are released only above a threshold. The terms
+that only one unit has reach it with a probability that is a part of delta.
 ``docs/proofs_document.md`` has the proof.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import compress, repeat
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -35,15 +35,16 @@ from dplda.privacy._mechanisms import (
 from dplda.privacy._streams import Purpose, Streams
 from dplda.text._counted import Counted
 
-WORDS = "words"  # of the two steps in the plan
-ROUNDING = 40  # of the noise to integers; more has a probability below 1e-38
+WORDS = "words"  # label of the two steps of the plan
+# Rounding to integers moves noise further than this with a probability below 1e-38.
+ROUNDING = 40
 
-# Numbers of the prior of weights. All of it is post-processing of a release.
-# Bins of the list, places in the first of them, places at which Zipf's law is flat, and
-# points of a posterior. At epsilon 0.5 words miss 47.8% of KOS; 48.7 with 5 bins, 50.3
-# with 100.
+# The prior of weights, which is post-processing of a release. One number is enough for
+# the bins of the list, the places in its first bin, the places where Zipf's law is
+# flat, and the points of a posterior. At epsilon 0.5, words miss 47.8% of KOS; with 5
+# bins 48.7%, with 100 bins 50.3%.
 N_BINS = 30
-LEAST = 0.1  # of what is expected: noise may hide all of it
+LEAST = 0.1  # of the expected weight: noise may hide all of it
 
 
 class Counts(NamedTuple):
@@ -94,7 +95,7 @@ class Selection:
         n_terms = len(counted.terms)
         total = np.zeros(n_terms, np.int64)
         held = np.zeros(n_terms, bool)
-        # without discovery, other terms do not count, nor make a unit longer
+        # without discovery, other terms neither count nor make a unit longer
         counts = np.ones(n_terms, bool)
         if not self.discover:
             counts[:] = list(map(public.__contains__, counted.terms))
@@ -104,21 +105,22 @@ class Selection:
             terms, ptr = terms[mask], kept_ptr(ptr, mask)
             terms, ptr = self._cut(counted.terms, terms, ptr, unit, streams)
             sizes = np.diff(ptr)
-            # a vector of each unit, of L2 norm at most `radius`, in integers; its terms
-            # are distinct, so that no cell is counted twice
+            # Each unit adds a vector of integers, of L2 norm at most `radius`. Its
+            # terms are distinct, so it adds to no cell twice.
             steps = [
                 count_unit(self.radius, n) for n in range(1, sizes.max(initial=0) + 1)
             ]
             np.add.at(total, terms, np.repeat(np.array([0, *steps])[sizes], sizes))
             held[terms] = True
             unit += len(sizes)
-        terms_held = list(compress(counted.terms, held))
-        sums = dict(zip(terms_held, total[held].tolist()))
-        names = sorted(public.union(terms_held))
+        names = list(compress(counted.terms, held))
+        names += public.difference(names)
+        total = np.append(total[held], np.zeros(len(names) - held.sum(), np.int64))
+        order = sorted(range(len(names)), key=names.__getitem__)
         return Counts(
-            np.array(names, dtype=object),
-            np.array(list(map(sums.get, names, repeat(0))), np.int64),
-            np.array(list(map(public.__contains__, names)), bool),
+            np.array(names, dtype=object)[order],
+            total[order],
+            np.array(list(map(public.__contains__, names)), bool)[order],
         )
 
     def release(
@@ -232,8 +234,8 @@ def _prior(weights: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
 
     The list has the most frequent term first.
 
-    Where noise hides the mean of a bin, it leans on Zipf's law, so that the order of
-    the list remains. The variance is the same multiple of the squared mean everywhere.
+    Where noise hides the mean of a bin, the estimate leans on Zipf's law, which keeps
+    the order of the list. All places have the same ratio of variance to squared mean.
     """
     rank = np.arange(1.0, len(weights) + 1)
     law = 1 / (rank + N_BINS)
@@ -269,7 +271,7 @@ def _by_meaning(
     variance: np.ndarray,
     vectors: np.ndarray,
 ) -> np.ndarray:
-    """What the noisy weights of all others say of each term, over its prior mean."""
+    """Each term's weight by the noisy weights of all others, over its prior mean."""
     own = variance / mean**2
     precision = mean**2 / (variance + noise**2)
     penalty = 1 / (SHARED * np.average(own, weights=precision))

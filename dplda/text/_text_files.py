@@ -1,11 +1,11 @@
 """Texts and their ids from files: a folder of text files, CSV, JSON or Parquet.
 
-Files are read as texts are asked for, and may be larger than the memory: all but an
-array of JSON, which is one value.
+Texts are read one after the other, so files may be larger than the memory. Only an
+array of JSON is read at once, because it is one value.
 
-CSV and JSON are read by the modules of Python, because pandas fills short rows in
-silence. No error quotes a text, an id, or a cell. Columns are named where the format
-names them: the first line of a CSV file without a header is a text.
+The modules of Python read CSV and JSON, because pandas fills short rows in silence. No
+error quotes a text, an id, or a cell. The first line of a CSV file without a header is
+a text: errors do not quote it as names of columns.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import io
 import json
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -56,17 +57,56 @@ class Texts(NamedTuple):
 
 
 class TextStream(NamedTuple):
-    """Texts, which are read as they are asked for. Private."""
+    """Texts that are read one after the other. Private."""
 
     # a text, its id as in `Texts`, and its cells of the other columns
     rows: Iterator[tuple[str, str | None, list[str]]]
     n_left_out: int
+    share_read: Callable[[], float]  # of the bytes of the files
 
     def all(self) -> Texts:
         """All texts at once."""
         read = list(self.rows)
         ids = [of_text for _, of_text, _ in read if of_text is not None]
         return Texts([text for text, _, _ in read], ids, self.n_left_out)
+
+
+@dataclass
+class Place:
+    """How far files are read, in bytes."""
+
+    size: int  # of all files
+    before: int = 0  # in files that were read
+    here: Callable[[], int] = int  # in the file that is read
+
+    def share(self) -> float:
+        return (self.before + self.here()) / max(self.size, 1)
+
+    def leave(self, size: int) -> None:
+        """End a file of some bytes."""
+        self.before += size
+        self.here = int
+
+
+class Estimated:
+    """Items that estimate by a finished share how many are left (PEP 424)."""
+
+    def __init__(self, items: Iterator[str], share: Callable[[], float]) -> None:
+        self._items = items
+        self._share = share
+        self._n_read = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        item = next(self._items)
+        self._n_read += 1
+        return item
+
+    def __length_hint__(self) -> int:
+        share = self._share()
+        return round(self._n_read * (1 - share) / share) if share else 0
 
 
 def stream_texts(
@@ -82,7 +122,7 @@ def stream_texts(
 
     Ids are text without spaces around it: 7 and "7" are one. `separator` is by default
     what a first line ``sep=;`` says, a tab in .tsv files, and otherwise a comma.
-    `encoding` is that of all files but Parquet.
+    `encoding` applies to all files except Parquet.
     """
     try:
         "".encode(encoding)
@@ -91,7 +131,7 @@ def stream_texts(
             f"there is no encoding {encoding!r}; try utf-8 or cp1252"
         ) from None
     if codecs.lookup(encoding).name == "utf-8":
-        # the mark of some programs at the start is no part of the text
+        # some programs write a mark at the start, which is not part of the text
         encoding = "utf-8-sig"
     if separator is not None and len(separator) != 1:
         raise ValueError(f"the separator must be one character, got {len(separator)}")
@@ -104,39 +144,49 @@ def stream_texts(
     columns = [text_column] if id_column is None else [text_column, id_column]
     n_own = len(columns)
     columns += other_columns
+    sizes = [file.stat().st_size for file in files]
+    place = Place(sum(sizes))
 
     def rows() -> Iterator[tuple[str, str | None, list[str]]]:
         n_read = 0
-        for file in files:
+        for file, size in zip(files, sizes):
             if kind == "text":
                 name = file.relative_to(path).as_posix() if path.is_dir() else file.name
-                with _content(file, encoding) as content:
+                with _content(file, encoding, place) as content:
                     yield _text(content.read(), file), name, []
                 n_read += 1
+                place.leave(size)
                 continue
-            for unit, number, cells in _rows(file, kind, columns, encoding, separator):
+            table = _rows(file, kind, columns, encoding, separator, place)
+            for unit, number, cells in table:
                 of_text = None
                 if id_column is not None:
                     of_text = _id(cells[1], file, unit, number, id_column)
                 text = _text(cells[0], file, f", {unit} ", number)
                 yield text, of_text, list(map(_cell, cells[n_own:]))
                 n_read += 1
+            place.leave(size)
         if not n_read:
             raise ValueError(
                 f"{path} holds no texts: it is empty, or has a header and no rows"
             )
 
-    return TextStream(rows(), n_left_out)
+    return TextStream(rows(), n_left_out, place.share)
 
 
 def _rows(
-    file: Path, kind: str, columns: list[str], encoding: str, separator: str | None
+    file: Path,
+    kind: str,
+    columns: list[str],
+    encoding: str,
+    separator: str | None,
+    place: Place,
 ) -> Rows:
     """The rows of a table."""
     if kind == "Parquet":
-        yield from _rows_of_parquet(file, columns)
+        yield from _rows_of_parquet(file, columns, place)
         return
-    with _content(file, encoding) as content:
+    with _content(file, encoding, place) as content:
         if kind == "CSV":
             yield from _rows_of_csv(content, file, columns, separator)
         else:
@@ -148,7 +198,7 @@ def _files(path: Path) -> tuple[list[Path], str, int]:
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {path}")
     inside = [path]
-    if path.is_dir():  # names that begin with a dot are those of the system
+    if path.is_dir():  # systems write files whose names begin with a dot
         seen = [
             file
             for file in path.rglob("*")
@@ -194,10 +244,12 @@ def _kind(path: Path) -> str:
 
 
 @contextmanager
-def _content(path: Path, encoding: str) -> Iterator[io.TextIOWrapper]:
+def _content(path: Path, encoding: str, place: Place) -> Iterator[io.TextIOWrapper]:
     """The content of a text file. Errors quote nothing of it."""
     try:
         with opened(path) as file:
+            # gzip files count as they are stored
+            place.here = getattr(file, "fileobj", file).tell
             yield io.TextIOWrapper(file, encoding, newline="")
     except UnicodeError:
         raise ValueError(
@@ -272,7 +324,7 @@ def _rows_of_csv(
     mark = first.rstrip("\r\n")
     lines: Iterable[str] = chain([first], file)
     n_marks = int(len(mark) == len("sep=;") and mark.startswith("sep="))
-    if n_marks:  # a line for Excel, which is no part of the table
+    if n_marks:  # a line for Excel, which is not part of the table
         usual = mark[-1]
         lines = file
     reader = csv.reader(lines, delimiter=separator or usual, strict=True)
@@ -300,7 +352,7 @@ def _rows_of_csv(
 
 
 def _rows_of_json(file: io.TextIOWrapper, path: Path, columns: list[str]) -> Rows:
-    """The objects of lines, or those of an array."""
+    """The objects in the lines, or in an array."""
     filled = ((i, line) for i, line in enumerate(file, start=1) if line.strip())
     first = next(filled, None)
     if first is None:
@@ -328,7 +380,7 @@ def _json(content: str) -> object:
         return None
 
 
-def _rows_of_parquet(path: Path, columns: list[str]) -> Rows:
+def _rows_of_parquet(path: Path, columns: list[str], place: Place) -> Rows:
     try:
         from pyarrow import parquet
     except ImportError:
@@ -336,6 +388,7 @@ def _rows_of_parquet(path: Path, columns: list[str]) -> Rows:
             f"reading {path} needs pyarrow (dplda's extra 'files')"
         ) from None
     left = largest_size(path)
+    size = path.stat().st_size
     number = 0
     try:
         file = parquet.ParquetFile(path)
@@ -352,6 +405,8 @@ def _rows_of_parquet(path: Path, columns: list[str]) -> Rows:
     _check_header(names, path, columns)
     _check_columns(names, columns, "Parquet", path)
     check_unpacked(left >= 0, path)
+    n_rows = file.metadata.num_rows
+    place.here = lambda: size * number // n_rows
     while True:
         try:
             batch = next(batches, None)
@@ -359,7 +414,7 @@ def _rows_of_parquet(path: Path, columns: list[str]) -> Rows:
             raise ValueError(f"{path} is not a valid Parquet file") from None
         if batch is None:
             return
-        # a row without text is a dict, too
+        # a row without text still takes a dict
         left -= batch.nbytes + sys.getsizeof({}) * batch.num_rows
         check_unpacked(left >= 0, path)
         for row in batch.to_pylist():

@@ -33,7 +33,7 @@ from dplda.core._private_fit import (
 )
 from dplda.core._signal import MEANING, NOT_TESTED, is_tested
 from dplda.core._splitter import Splitter, forms_of, transformed
-from dplda.core._texts import each_text, only_texts
+from dplda.core._texts import each_text
 from dplda.core._words import counter_of, language_of, letters, rule_of
 from dplda.datasets import CountShards
 from dplda.datasets._word_vectors import SOURCE, check_source, load_word_vectors
@@ -42,9 +42,9 @@ from dplda.document._document_lda import DocumentLDA
 from dplda.document._plan import Plan, plan
 from dplda.document._public_prior import public_prior
 from dplda.document._sublda import SubLDA
-from dplda.leaf._calm import interruptible, say_progress
+from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import HasMethods, StrOptions, _fit_context
-from dplda.leaf._messages import warn_user
+from dplda.leaf._messages import Progress, named, warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
 from dplda.privacy import Guarantee, NonPrivate, split_epsilon
 from dplda.privacy._sums import ALONE
@@ -80,27 +80,27 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         ``inf`` fits without noise and without privacy.
     delta
     vocabulary : str, array-like of str or None, default="en"
-        A language of `dplda.datasets.load_public_vocabulary`: the words are chosen with
-        privacy from its list, and from the texts where many have them. A list of words
-        is public and costs nothing. None chooses without a list, which takes tens of
-        thousands of texts.
+        A string is a language of `dplda.datasets.load_public_vocabulary`: `fit` chooses
+        words with privacy from its list, and other words that many texts have. A list
+        of words is public and costs nothing. With None, `fit` chooses without a list,
+        which takes tens of thousands of texts.
     max_features : int, default=2000
         Largest number of words that are chosen.
     stop_words : "auto", array-like of str or None, default="auto"
-        Public words that do not count. "auto" takes those of the language.
+        Public words that do not count. "auto" takes the stop words of the language.
     public_texts : array-like of str or None, default=None
         Public texts of the same kind: better topics at no cost. See
         `dplda.public_prior`.
     word_vectors : "auto", "en", mapping, KeyedVectors or None, default="auto"
-        What words mean, which is public: better topics at no cost. "en" takes the
-        embedded English table, "auto" does so if `vocabulary` is "en". Others are a
-        source of `dplda.datasets.load_word_vectors`. The card says what was used.
+        Public vectors of what words mean: better topics at no cost. "en" takes the
+        embedded English table; "auto" takes it if `vocabulary` is "en". Anything else
+        is a source for `dplda.datasets.load_word_vectors`. The card says what was used.
     model : SubLDA, PrivateSVILDA or None, default=None
-        The topic model, whose `n_components`, budget, ledger, `n_jobs`, `random_state`
-        and `verbose` are set to those of this estimator; None takes ``SubLDA()``.
+        The topic model. This estimator sets its `n_components`, budget, ledger,
+        `n_jobs`, `random_state` and `verbose`. None takes ``SubLDA()``.
     expected_n_docs : int or None, default=None
-        Public guess of the number of texts, or of users, of about 100 words: `fit`
-        warns before the charge if they are too few for so many topics.
+        Public guess of the number of texts, or of users, with about 100 words each.
+        `fit` warns before the charge if they are too few for `n_components` topics.
     ledger : Ledger, str, path-like or None, default=None
         Where words and topics are charged together: a budget over many fits.
     n_jobs
@@ -123,15 +123,15 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         most typical ones. A question mark follows a word that does not stand out of the
         noise.
     counts_ : TopicCounts
-        Numbers by topic and group, only after `fit_and_count`. They have a guarantee of
-        their own.
+        Numbers by topic and group, only after `fit_and_count`. They have their own
+        guarantee.
     epsilon_, delta_ : float
         Cost of words and topics together, at `delta`.
     privacy_ : Guarantee
         The guarantee of words and topics together. `print` shows it in words.
     topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
-        Those of the topic model: how clearly each topic is confirmed, and which are not
-        shown to be more than noise.
+        How clearly each topic is confirmed, and which topics are not shown to be more
+        than noise.
 
     See Also
     --------
@@ -141,15 +141,14 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     Notes
     -----
     **Privacy.** Unit: document, or user if `user_ids` are given. Relation: one unit is
-    added, removed, or becomes empty. Sensitivity and mechanisms: those of the two
-    steps. Their events are added up, and one entry of the ledger charges all of them
-    before a text is read. The words get the share min(max(0.06 epsilon, 0.05), 0.25) of
-    epsilon, which is near the best on four corpora (``benchmarks/vocabulary.py
-    --shares``). Assumption: the fit runs. It refuses fewer than two texts, texts
-    without a word, one user alone, ids that are missing or look the same, groups that
-    are no texts or integers, texts without a place to split them, and more than 2^24
-    different words, with no charge: who sees the refusal learns this, as the owner of
-    the texts does.
+    added, removed, or becomes empty. Sensitivity and mechanisms: as in the two steps.
+    One entry of the ledger charges both before a text is read. The words get the share
+    min(max(0.06 epsilon, 0.05), 0.25) of epsilon, which is near the best on four
+    corpora (``benchmarks/vocabulary.py --shares``). Assumption: the fit runs. It
+    refuses fewer than two texts, texts without a word, a single user, ids that are
+    missing or look the same, groups that are neither texts nor integers, texts without
+    a place to split them, and more than 2^24 different words. A refusal costs nothing:
+    whoever sees it learns its reason.
 
     Examples
     --------
@@ -227,7 +226,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             protected. A single text of a user is protected with
             ``privacy_.for_part_of_unit()``.
         earlier : PrivateTopicModel or None, default=None
-            Fitted model of other texts of the same source, such as those of last month.
+            Fitted model of other texts of the same source, such as the texts of last
+            month.
             Its words are kept, and its noisy counts are added: the result is a model of
             both. All of `epsilon` is for topics then. A text is in one of the two, and
             pays for the dearer one. A user may return, and pays for both. Charge texts
@@ -245,9 +245,9 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             If the ledger cannot pay for words and topics together. No text has been
             read then.
         ValueError
-            If a parameter is out of range, a text is no str, or there is not one id for
-            each text. Nothing is charged then. Also if no word was chosen; this charge
-            stands.
+            If a parameter is out of range, a text is not a str, or there is not one id
+            for each text. Nothing is charged then. Also if no word was chosen; this
+            charge stands.
         """
         self._fit(raw_documents, user_ids, earlier=earlier)
         return self
@@ -265,9 +265,9 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     ) -> TopicCounts:
         """Fit, and release numbers of texts by topic and group, in one charge.
 
-        `privacy_` of the model states what words and topics cost, and that of the
-        result what the counts cost. The ledger is charged for both in one entry, and a
-        page of both states one total.
+        `privacy_` of the model states what words and topics cost. `privacy_` of the
+        result states what the counts cost. One entry of the ledger charges both, and a
+        page about both states one total.
 
         Parameters
         ----------
@@ -318,17 +318,17 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         earlier: Any = None,
         counts_of: Callable[[int], PaidCounts] | None = None,
     ) -> None:
-        """Choose the words, find the topics, and count them if that is asked.
+        """Choose the words, find the topics, and count them if `counts_of` is given.
 
-        `counts_of` says what is counted, by the number of topics.
+        `counts_of` maps the number of topics to what is counted.
         """
         words, topics = self._steps(earlier)  # public
-        # they may be those of this estimator, which forgets them
+        # `earlier` may be this estimator, which forgets them
         past = None if earlier is None else earlier.model_  # public
         paid = None if earlier is None else earlier.privacy_  # public
         topics._checked_earlier(past, protected_unit(user_ids))
         groups = None if counts_of is None else counts_of(topics.n_components)  # public
-        choice = None  # of words, unless they are given; public, but for its streams
+        choice = None  # of words, unless they are given; only its streams are secret
         if past is None and isinstance(words, PrivateCountVectorizer):
             choice = words._choice(protected_unit(user_ids), ALONE)
             self._refuse_vectors(choice.candidates)
@@ -338,9 +338,10 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         seeded = self.random_state is not None and has_noise
         warn_if_seeded(type(self).__name__, seeded)
         splitter = splitter_of(words)  # public
-        texts = each_text("raw_documents", column_of(raw_documents))
-        self._say("reading texts")
+        progress = Progress.of(self)
+        texts = progress.during(column_of(raw_documents), named("reading texts"))
         with (
+            closing(texts),  # private
             charge_of(
                 self,
                 steps,
@@ -349,7 +350,9 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 # of the topics, of the words, and of the counts
                 n_streams=1 + (choice is not None) + (groups is not None),
             ) as charge,
-            closing(Counted(texts, splitter, user_ids)) as counted,  # private
+            closing(
+                Counted(each_text("raw_documents", texts), splitter, user_ids, progress)
+            ) as counted,  # private
         ):
             if choice is None:
                 self._add_public_inputs(words, topics, _made)
@@ -365,7 +368,6 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             self._forget()
             self.vectorizer_ = words
             if choice is not None:
-                self._say("choosing words")
                 words._choose(totals, choice, charge)  # public
                 with interruptible():
                     self._add_public_inputs(words, topics, _or_without)
@@ -474,21 +476,18 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def _say(self, step: str) -> None:
-        if self.verbose:
-            say_progress(f"[{type(self).__name__}] {step}")
-
     def _steps(
         self, earlier: Any = None
     ) -> tuple[CountVectorizer | PrivateCountVectorizer, DocumentLDA]:
         """The two steps, with their shares of the budget; all public.
 
-        They are not fitted, but for the words of an earlier fit.
+        Only the words of an earlier fit are fitted.
         """
         self._validate_params()
         exactly_one(type(self).__name__, epsilon=self.epsilon)
         if self.public_texts is not None:
-            only_texts("public_texts", column_of(self.public_texts, "public_texts"))
+            public_texts = column_of(self.public_texts, "public_texts")
+            list(each_text("public_texts", public_texts))
         if not isinstance(self._source, str | None):
             check_source("word_vectors", self._source)
         for_words, for_topics = self._shares()
@@ -561,9 +560,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 stop_words=stop_words,
             )
         if not all(isinstance(word, str) for word in self.vocabulary):
-            raise ValueError(
-                "vocabulary must hold words (str) alone; leave out what is none"
-            )
+            raise ValueError("vocabulary must hold words (str); leave out other values")
         given = given_words(self.vocabulary, stop_words)
         return given.fit([])  # a fit to no text checks that words differ
 
@@ -588,7 +585,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         )
 
     def _forget(self) -> None:
-        """Drop the model of an earlier fit: its words are others."""
+        """Drop the model of an earlier fit, which has other words."""
         for name in [*vars(self)]:
             if name.endswith("_") and not name.startswith("_"):
                 delattr(self, name)
@@ -652,7 +649,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     def _publish(self, model: Any, earlier: Guarantee | None) -> None:
         """Set the fitted attributes of both steps, with one guarantee.
 
-        `earlier` is that of the fit whose words and counts are in this one.
+        `earlier` is the guarantee of the fit whose words and counts are in this model.
         """
         both = combined_guarantee(
             make_pipeline(self.vectorizer_, model), seeds_differ=True
@@ -702,7 +699,7 @@ def split_budget(epsilon: float, delta: float) -> tuple[float, float]:
 
 
 def what_to_expect(model: PrivateTopicModel) -> Plan:
-    """What to expect of a fit to `expected_n_docs` texts, of which the words pay first.
+    """What to expect of a fit to `expected_n_docs` texts, after the words are paid.
 
     Its epsilon is the total.
     """

@@ -30,6 +30,7 @@ from dplda.core._private_fit import (
     warn_if_seeded,
 )
 from dplda.core._signal import (
+    FEWEST_WITH_TEST,
     first_half,
     is_kept_out,
     warn_if_weak,
@@ -54,19 +55,24 @@ from dplda.privacy._accounting import is_chargeable
 from dplda.privacy._charge import TOTAL_VARIATION, Charge
 from dplda.privacy._curator import Curator, check_words
 from dplda.privacy._events import BoundedRange, Event
-from dplda.privacy._mechanisms import FlooredLaplace, NoNoise
+from dplda.privacy._mechanisms import (
+    MAX_SCALE,
+    MIN_SCALE,
+    N_COLUMNS,
+    FlooredLaplace,
+    NoNoise,
+)
 from dplda.privacy._streams import Streams
 from dplda.word._topic_test import (
     ALONE,
-    FEWEST_SWEEPS,
     count_pairs,
     evidence_of_pairs,
 )
 
-# Range of the noise tables: scales 2 / epsilon from 0.05 to 80000.
-SMALLEST_EPSILON, LARGEST_EPSILON = 2.5e-5, 40.0
-LARGEST_DRAW = 2**24  # bound of a draw of noise: its tables reach 105 scales
 SENSITIVITY = 2.0  # of the counts, in L1: a replaced word moves two of them by one each
+# of one sweep's noise, by the range of its tables
+SMALLEST_EPSILON = SENSITIVITY / MAX_SCALE
+LARGEST_EPSILON = SENSITIVITY / MIN_SCALE
 COUNTS = "word-topic counts"
 TOPICS = "topics"
 RELATION = (
@@ -93,7 +99,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         split evenly between noise and topic draws, in zCDP. Give this, or
         `noise_epsilon` and `count_clip`.
     noise_epsilon : float or None, default=None
-        Epsilon of the Laplace noise of one sweep (epsilon_L in [1]_), from 2.5e-5 to
+        Epsilon of the Laplace noise of one sweep (epsilon_L in [1]_), from 2.3e-5 to
         40.
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well
@@ -421,7 +427,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
 
     @property
     def _is_tested(self) -> bool:
-        return self.max_iter >= FEWEST_SWEEPS and self.n_components > 1
+        return self.max_iter >= FEWEST_WITH_TEST and self.n_components > 1
 
     def _kept_out(self, n_docs: int) -> np.ndarray:
         """Mask of the documents that only test the topics; public."""
@@ -595,7 +601,8 @@ class SweepMechanisms:
 
     def integers(self, n_tokens: int, n_releases: int) -> type[np.signedinteger]:
         """The integer type for the sum of releases of at most `n_tokens` counts."""
-        largest = n_releases * (n_tokens + LARGEST_DRAW)
+        # a draw of noise has two digits
+        largest = n_releases * (n_tokens + N_COLUMNS * N_COLUMNS)
         return np.int32 if largest < 2**31 else np.int64
 
 

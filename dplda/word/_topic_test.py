@@ -14,7 +14,6 @@ import numpy as np
 from dplda.core._corpus import Corpus
 from dplda.gibbs._frozen_table import TokensByWord
 
-FEWEST_SWEEPS = 8  # of a fit that tests its topics
 # A token draws its topic from the table alone: this prior outweighs the topics of its
 # document.
 ALONE = 2.0**31
@@ -73,7 +72,9 @@ def evidence_of_pairs(
     totals = components.sum(axis=0)
     shares = components.sum(axis=1) / totals.sum()
     claims = components.T - np.outer(totals, shares)
-    found, variances, overlaps = [], [], []
+    found = []
+    variances = []
+    overlaps = []
     for half in (in_first, ~in_first):
         weight = totals[half] / totals[half].sum()
         met = pairs[half]

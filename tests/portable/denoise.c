@@ -44,6 +44,11 @@ static void denoise(int set, int one_center) {
         add_to_digest(learned, N_CELLS * sizeof *learned);
         add_to_digest(out, N_WORDS * PADDED * sizeof *out);
     }
+    for (int n = 5; n < 30; n += 8) { /* of two parts of the average, the first one turned */
+        double product[N_WORDS * 30] = {0};
+        dplda_products(set, average, N_WORDS, 1, N_WORDS, average, N_TOPICS, n, product);
+        add_to_digest(product, sizeof product);
+    }
     dplda_temper(set, table, N_CELLS, 0.7f);
     add_to_digest(table, N_CELLS * sizeof *table);
     free(average), free(noisy), free(learned), free(counts), free(table), free(out), free(center), free(means);
