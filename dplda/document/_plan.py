@@ -30,27 +30,28 @@ from dplda.privacy import Gaussian, LowSignalWarning, calibrate, split_epsilon
 # half = HALF * n_words**WORDS * (noise of a cell / largest contribution), and VECTORS
 # times this number with word vectors. n_docs documents close the share
 # 1 - (half / n_docs)**DECAY / 2.
-HALF = 23.5
-WORDS = 0.667
-DECAY = 0.560
-VECTORS = 0.59
+HALF = 24.2
+WORDS = 0.674
+DECAY = 0.516
+VECTORS = 0.49
 # With vectors, private topics say more than 60 public clusters of words from PAYS *
-# half documents on: 1.0 on news, 1.7 on definitions, and sooner where texts have a
+# half documents on: 1.1 on news, 1.5 on definitions, and sooner where texts have a
 # language of their own (benchmarks/utility.py pays).
 PAYS = 1.3
 # Standard error of the closed share, where it is above zero, on a corpus that was not
 # used for the fit; without and with vectors. Vectors gain much on general English and
 # little on technical texts.
-ERROR = 0.13, 0.23
+ERROR = 0.14, 0.37
 # The median of K topics has z = CLAIM * n_docs / K / noise of a cell. The logarithms of
 # all z have the standard deviation SPREAD. Words and vectors change this little.
 CLAIM = 0.0058
 SPREAD = 0.93
 MIDDLE = -ndtri(FALSE_TOPICS / 2)  # z of the median topic if just half are shown
 # In eight of ten settings, the true number of documents was FEWEST to MOST times
-# `half`. On two other corpora, of 9,575 and 14,613 documents, it is 2.0 and 2.6 times.
-FEWEST = 0.6
-MOST = 2.7
+# `half`, without and with vectors. On two other corpora, of 9,575 and 14,613 documents,
+# it is 2.0 and 2.6 times, without vectors.
+FEWEST = 0.6, 0.3
+MOST = 2.7, 3.0
 # A document scaled to the norm C has about BURST * C * length**LENGTH counts.
 BURST = 3.1
 LENGTH = 0.2
@@ -134,8 +135,8 @@ class Plan:
         closed = f"{self.gap_closed:.0%} +- {self.gap_error:.0%}"
         if self.gap_closed <= 0:
             closed = "none: word frequencies are expected to be as good"
-        low = FEWEST * self.docs_for_half
-        high = MOST * self.docs_for_half
+        low = FEWEST[self.word_vectors] * self.docs_for_half
+        high = MOST[self.word_vectors] * self.docs_for_half
         half = f"{self.docs_for_half:,} ({low:,.0f} to {high:,.0f})"
         words = f"{self.n_words:,}{' with vectors' * self.word_vectors}"
         rows = {
