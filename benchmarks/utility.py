@@ -424,8 +424,8 @@ def picture(found: dict, points: Points, options) -> None:
     from matplotlib.ticker import MultipleLocator, PercentFormatter
 
     kinds = {
-        "To read, general English\n(news, definitions)": True,
-        "To read, a language of its own\n(weblog, papers, docstrings)": False,
+        "General English\n(news, definitions)": True,
+        "A language of their own\n(weblog, papers, docstrings)": False,
     }
     curves = {
         title: new_words(
@@ -458,7 +458,7 @@ def picture(found: dict, points: Points, options) -> None:
         axes.axhline(1, color="gray", linestyle=":", linewidth=1.5)
         axes.text(options.epsilons[0], 0.025, "word totals", color="dimgray")
         axes.text(options.epsilons[0], 0.93, "topics without privacy", color="dimgray")
-    panels[0].set_ylabel("said of words that are\nnew to a text", fontsize=12)
+    panels[0].set_ylabel("gain on new words, of that\nwithout privacy", fontsize=12)
     panels[2].set_ylabel("accuracy of a classifier", fontsize=12)
     panels[2].yaxis.set_major_locator(MultipleLocator(0.05))
     entries = {}
