@@ -684,7 +684,7 @@ def unsent(folder, monkeypatch, capsys):
         ("plan", "vocabulary", "blank_end", "a line is blank"),
         ("plan", "vocabulary", "separator", "a line"),
         ("plan", "vocabulary", "twice", "different"),
-        ("plan", "parties=north.pem", "other/north.pem", "have one name"),
+        ("plan", "parties=north.pem", "other/north.pem", "have the same name"),
         ("plan", "parties=north.pem", "words.txt", "PEM"),
         ("plan", "out", "missing/p", "missing/p"),
         ("plan", "colluding", "3", "colluding must be"),
@@ -842,7 +842,7 @@ def test_a_plan_without_ml_kem_says_what_that_means(keys, tmp_path, capsys):
     plan = plan_of(keys, kem=False)
     (tmp_path / "plan.json").write_text(plan.text())
     assert main(["federation", "show", str(tmp_path / "plan.json")]) == 0
-    assert "X25519 alone: who records the messages" in capsys.readouterr().out
+    assert "X25519 alone: anyone who records the messages" in capsys.readouterr().out
 
 
 def test_expired_certificates_make_no_plan_and_start_nothing(folder, capsys):

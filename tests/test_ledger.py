@@ -116,7 +116,9 @@ def test_budget_error_comes_before_anything_is_written(make_ledger):
     with pytest.raises(BudgetError) as caught:
         ledger.reserve("SubLDA", "document", Repeated(STEP, 20))
     message = str(caught.value)
-    assert f"{epsilon_of(Repeated(STEP, 40), 1e-6):.6g} of 1 (delta 1e-06)" in message
+    assert "budget of epsilon 1 at delta 1e-06" in message
+    total = epsilon_of(Repeated(STEP, 40), 1e-6)
+    assert f"the total would be {total:.6g}" in message
     assert "max_iter" in message
     assert ledger.entries() == before
     assert isinstance(caught.value, ValueError)

@@ -159,7 +159,7 @@ OTHER_WORDS = {"vocabulary": vocabulary_hash(WORDS[::-1])}
         (say("x", **OTHER_WORDS), "differs from the federation's"),
         (say("x", n_words=N_WORDS - 1), "vocabulary of 39 words"),
         (say("x", n_topics=21), "21 topics, at most 20"),
-        (say("x").to_bytes()[:-5], "no file of dplda"),
+        (say("x").to_bytes()[:-5], "not a file of dplda"),
         (b"\x80\x04." * 99, "its header has"),
         (b"x" * 20_000, "20000 bytes, and at most"),
         ("model", "expected a LocalModel"),
