@@ -1252,6 +1252,8 @@ def run(name: str) -> str:
         "-x",
         "-q",
         "-n0",
+        "-m",
+        "not slow",
         "--no-header",
         "--tb=short",
         "-p",

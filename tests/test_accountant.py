@@ -339,6 +339,7 @@ def exact_two_steps(epsilon, q, s, *, added):
 RARE = [(1e-6, 0.5, 1e-9), (1e-4, 0.3, 1e-6), (1e-5, 1.0, 1e-8)]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("q", "s", "delta"), RARE)
 def test_two_rare_steps_cost_what_an_integral_says(q, s, delta):
     with mp.workdps(30):

@@ -69,6 +69,7 @@ SOUND = {
 }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", SOUND)
 def test_audits_find_some_of_what_is_spent_and_no_more(name, X):
     model, attack, share = SOUND[name]
@@ -100,6 +101,7 @@ FOUND = {
 }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("fault", FOUND)
 def test_bounds_find_faults(fault, X, monkeypatch):
     FAULTS[fault].plant(monkeypatch)

@@ -212,6 +212,7 @@ except BudgetError:
 """
 
 
+@pytest.mark.ci
 def test_two_racing_processes_cannot_overspend(path, tmp_path):
     ledger = Ledger(path, epsilon=1.0)
     ready, go = [tmp_path / "ready0", tmp_path / "ready1"], tmp_path / "go"

@@ -251,6 +251,7 @@ for limit in map(int, sys.argv[2:]):
 )
 
 
+@pytest.mark.ci
 def test_a_full_disk_refuses_the_fit_and_keeps_every_entry_and_makes_no_half_ledger(
     tmp_path,
 ):
@@ -291,6 +292,7 @@ model(sys.argv[1]).fit(X)
 )
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("moment", ["reserved", "released"])
 def test_the_entry_of_a_dead_process_tells_whether_it_released(
     moment, tmp_path, capsys

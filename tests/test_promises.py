@@ -236,6 +236,7 @@ STORIES = {
 }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 def test_a_process_whose_fits_nobody_adds_up_is_told_once(story):
     run = subprocess.run(

@@ -52,6 +52,7 @@ FOUND = [
 ]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("fault", "name", "line"), FOUND)
 def test_planted_faults_are_found(fault, name, line, X, monkeypatch):
     FAULTS[fault].plant(monkeypatch)
@@ -73,6 +74,7 @@ UNSEEN = [
 ]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("fault", "name", "lines"), UNSEEN)
 def test_faults_that_one_kind_of_test_finds(fault, name, lines, X, monkeypatch):
     FAULTS[fault].plant(monkeypatch)
@@ -81,6 +83,7 @@ def test_faults_that_one_kind_of_test_finds(fault, name, lines, X, monkeypatch):
     assert all(any(line in check.name for line in lines) for check in failures)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "fault", ["no_gaussian_noise", "documents_are_clipped_too_wide"]
 )

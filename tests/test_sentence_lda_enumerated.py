@@ -33,6 +33,7 @@ def law_of_a_sentence(live, start, likelihood, omega, words, old):
     return law
 
 
+@pytest.mark.ci
 def test_a_sentence_moves_by_the_law_of_27_and_28():
     """All proposals, weighed by their laws, on a grid of coins."""
     rng = np.random.default_rng(0)

@@ -48,6 +48,7 @@ def test_shuffled_words_have_no_topic(estimator, epsilon, length):
     assert model.weak_topics_.all()
 
 
+@pytest.mark.ci
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_shuffled_words_of_real_texts_have_no_topic_at_a_small_epsilon():
     """Chance finds more in words of real texts than in those of one distribution."""

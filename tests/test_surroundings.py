@@ -330,6 +330,7 @@ def test_a_trace_meets_every_line_and_finds_a_loss(monkeypatch):
         interrupted_at("PrivateCountVectorizer", lines_of("PrivateCountVectorizer") - 1)
 
 
+@pytest.mark.ci
 @each
 def test_an_interrupt_takes_nothing_away(name):
     """At a few lines, spread over the fit."""
@@ -364,6 +365,7 @@ with record(Signal()):
 """
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("at", [1, 5])
 def test_sigterm_ends_a_command_that_says_and_keeps_what_is_paid_for(at, tmp_path):
     notes = tmp_path / "notes.csv"

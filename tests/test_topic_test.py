@@ -50,6 +50,7 @@ def bursts(n_docs, rng):
 # ---- what is shown -------------------------------------------------------------------
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", ["entries", "tokens", "bursts"])
 @pytest.mark.parametrize(
     ("estimator", "epsilon"),

@@ -197,6 +197,7 @@ def test_a_party_is_a_function_of_its_noisy_tokens():
     no_worse()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "fault",
     [
