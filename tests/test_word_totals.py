@@ -144,10 +144,10 @@ def repeats():
 def test_without_a_shown_topic_a_fit_is_its_word_totals(repeats):
     X, _ = repeats
     model = SubLDA(3, epsilon=8.0, max_iter=10, random_state=0)
-    with pytest.warns(LowSignalWarning, match="is replaced by the private word totals"):
+    with pytest.warns(LowSignalWarning, match="equal parts of the rest of the private"):
         model.fit(X)
     assert model.weak_topics_.all()
-    assert "topics: none is shown" in str(model.privacy_)
+    assert "topics: 3 of 3 are not shown" in str(model.privacy_)
     shares = model.components_ / model.components_.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(shares, np.tile(shares[0], (3, 1)))
     np.testing.assert_allclose(model.transform(X[:5]), 1 / 3, rtol=1e-4)

@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from dplda.core._fold_in import slices
 from dplda.core._signal import shown, with_signal
 from dplda.document._document_budget import NORM, Round
-from dplda.document._plan import half_are_shown
+from dplda.document._plan import are_far_fewer
 from dplda.document._public_words import PublicWords
 from dplda.document._table_estimate import (
     PIECE,
@@ -48,8 +48,8 @@ BY_CLUSTERS = (
     "rest of the private word totals"
 )
 BY_TOTALS = (
-    "none is shown, though half were expected: each is replaced by the private word "
-    "totals"
+    "{} of {} are not shown, far more than expected, and are replaced by equal parts of "
+    "the rest of the private word totals"
 )
 
 
@@ -358,12 +358,10 @@ def with_clusters(
 ) -> tuple[np.ndarray, CellPrior | None, str | None]:
     """The table that a fit publishes, its prior, and what replaces weak topics, if any.
 
-    With word vectors, public clusters of words say more than weak topics. They replace
-    the weak topics, unless the released rows contradict the vectors, and get the word
-    totals that the other topics leave.
-
-    Without vectors, word totals replace all topics if none is shown although half were
-    expected. If noise hides the topics, the estimate is near the word totals already.
+    They get the word totals that the shown topics leave. With word vectors, public
+    clusters of words replace weak topics, unless shown topics contradict the vectors.
+    Otherwise equal parts of the totals do, if far fewer topics are shown than expected:
+    where noise does not hide topics that documents do not confirm, they are worse.
     """
     table, prior = concluded(last, n_jobs)
     n_components = table.shape[1]
@@ -375,14 +373,15 @@ def with_clusters(
     has_topics = last.public is not None and last.public.topics is not None
     if n_weak == 0 or has_topics:
         return table, prior, None
-    if vectors is not None and not prior.contradicts_vectors:
-        rest = np.maximum(last.totals - table[:, ~weak].sum(axis=1), 0.0)
-        table[:, weak] = rest[:, None] * vectors.clusters(n_weak)
+    rest = np.maximum(last.totals - table[:, ~weak].sum(axis=1), 0.0)[:, None]
+    if vectors is not None and (weak.all() or not prior.contradicts_vectors):
+        table[:, weak] = rest * vectors.clusters(n_weak)
         return table, prior, BY_CLUSTERS.format(n_weak, n_components)
     noise = math.sqrt(last.variance) / NORM
-    if weak.all() and half_are_shown(noise, last.released.n_docs, n_components):
-        table[:] = last.totals[:, None] / n_components
-        return table, prior, BY_TOTALS
+    n_shown = n_components - n_weak
+    if are_far_fewer(n_shown, noise, last.released.n_docs, n_components):
+        table[:, weak] = rest / n_weak
+        return table, prior, BY_TOTALS.format(n_weak, n_components)
     return table, prior, None
 
 

@@ -46,6 +46,7 @@ ERROR = 0.14, 0.37
 # all z have the standard deviation SPREAD. Words and vectors change this little.
 CLAIM = 0.0058
 SPREAD = 0.93
+SHOWN_ERROR = 0.15  # standard error of the number of topics shown, over n_components
 MIDDLE = -ndtri(FALSE_TOPICS / 2)  # z of the median topic if just half are shown
 # In eight of ten settings, the true number of documents was FEWEST to MOST times
 # `half`, without and with vectors. On two other corpora, of 9,575 and 14,613 documents,
@@ -313,9 +314,10 @@ def topics_shown(noise: float, n_docs: float, n_components: int) -> float:
     return float(n_components * ndtr(math.log(middle / MIDDLE) / SPREAD))
 
 
-def half_are_shown(noise: float, n_docs: float, n_components: int) -> bool:
-    """Whether half of the topics, or more, are expected to be shown."""
-    return CLAIM * n_docs >= MIDDLE * noise * n_components
+def are_far_fewer(n_shown: int, noise: float, n_docs: float, n_components: int) -> bool:
+    """Whether far fewer topics are shown than expected: by three standard errors."""
+    expected = topics_shown(noise, n_docs, n_components)
+    return n_shown < expected - 3 * SHOWN_ERROR * n_components
 
 
 def most_topics(noise: float, n_docs: float) -> int:
