@@ -48,8 +48,8 @@ BY_CLUSTERS = (
     "rest of the private word totals"
 )
 BY_TOTALS = (
-    "{} of {} are not shown, far more than expected, and are replaced by equal parts of "
-    "the rest of the private word totals"
+    "{} of {} are not shown, far more than expected, and are replaced by equal parts "
+    "of the rest of the private word totals"
 )
 
 
