@@ -308,8 +308,11 @@ def split_counts(epsilon: float, share: float, delta: float) -> tuple[float, flo
 def topics_shown(noise: float, n_docs: float, n_components: int) -> float:
     """Number of topics that are expected to be shown.
 
-    `noise` is the noise scale of a cell of the average, over NORM.
+    `noise` is the noise scale of a cell of the average, over NORM. A noisy `n_docs` may
+    be negative.
     """
+    if n_docs <= 0:
+        return 0.0
     middle = CLAIM * n_docs / (n_components * noise)
     return float(n_components * ndtr(math.log(middle / MIDDLE) / SPREAD))
 
