@@ -7,6 +7,7 @@ that are new to a document, in nats over the private word totals, and beside it 
 clusters of words by their vectors say with the same totals. The last lines have the
 worst fits. ``... prior`` prints the perplexity of one fit at several priors of
 documents (`doc_topic_prior`), and ``... rounds`` what fits of 20, 40 and 80 rounds say.
+``... table --lines FILE`` sums up what ``worst`` has printed.
 
 K = 20, V = 2000, delta = 1e-5, document completion. Pieces of one document are
 documents of their own.
@@ -15,9 +16,11 @@ documents of their own.
 from __future__ import annotations
 
 import argparse
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,12 +34,16 @@ from dplda.metrics import held_out_scores
 
 K, DELTA = 20, 1e-5
 HELD_OUT = 2000  # documents, at most
+LINE = re.compile(
+    r"(\w+), (\w+) words, \d+, epsilon [\d.]+(, vectors)?: ([^;]*); ([^;]*); \d+"
+)
 PRIORS = (0.1, 0.2, 0.4, 0.8, 1.5)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("command", choices=["worst", "prior", "rounds"])
+    parser.add_argument("command", choices=["worst", "prior", "rounds", "table"])
+    parser.add_argument("--lines", type=Path, help="file of what worst has printed")
     parser.add_argument(
         "--corpora", nargs="+", default=list(LOADERS), choices=list(LOADERS)
     )
@@ -48,7 +55,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    commands = {"worst": worst, "prior": priors, "rounds": rounds}
+    commands = {"worst": worst, "prior": priors, "rounds": rounds, "table": table}
     commands[options.command](options)
 
 
@@ -119,6 +126,29 @@ def worst(options) -> None:
                     )
     for measure, (value, name) in least.items():
         print(f"least {measure}: {value:+.3f} ({name})")
+
+
+def table(options) -> None:
+    """The lines of ``worst`` in short: the worst of all numbers and epsilons."""
+    least: dict[tuple[str, str], list[float]] = {}
+    for line in options.lines.read_text().splitlines():
+        found = LINE.fullmatch(line)
+        if found is None:
+            continue
+        corpus, length, vectors, of_fit, of_clusters = found.groups()
+        token, document, new_word = map(float, of_fit.split())
+        new = [token, document, np.inf, np.inf, np.inf]
+        if vectors:
+            over_clusters = new_word - float(of_clusters.split()[2])
+            new = [np.inf, np.inf, token, document, over_clusters]
+        row = least.setdefault((corpus, length), [np.inf] * 5)
+        row[:] = map(min, row, new)
+    print(
+        "| corpus | words | alone: token | document | with vectors: token | document | "
+        "new word, over clusters |\n" + "| --- " * 7 + "|"
+    )
+    for (corpus, length), row in least.items():
+        print(f"| {corpus} | {length} | {' | '.join(f'{x:+.3f}' for x in row)} |")
 
 
 def gains(split: Split, table: np.ndarray, model: SubLDA) -> tuple[float, ...]:
