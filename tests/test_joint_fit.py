@@ -240,7 +240,6 @@ async def test_a_party_that_is_absent_ends_the_fit_before_anything_is_charged(
     }
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize("at", [4, 5, 8])
 @within_seconds
 async def test_the_others_go_on_without_a_party_that_dies(keys, documents, at):
@@ -251,7 +250,6 @@ async def test_the_others_go_on_without_a_party_that_dies(keys, documents, at):
     assert_without(parties["west"], [parties["north"], parties["south"]])
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize(
     ("lost", "at", "statuses"),
     [(0, 6, {"released"}), (1, 2, {"released"}), (1, 1, {"canceled"})],
@@ -1115,7 +1113,6 @@ def start(processes, name, command, *, at=None, by="SIGKILL", when="after"):
     return processes.start(name, *program, *command)
 
 
-@pytest.mark.ci
 @pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
 @at_each_reply(2, 6, 25)
 def test_a_coordinator_that_is_killed_at_a_reply_goes_on(processes, at):
@@ -1141,7 +1138,6 @@ def test_a_coordinator_that_is_killed_at_a_reply_goes_on(processes, at):
         assert entry.status == "released"
 
 
-@pytest.mark.ci
 @pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
 @at_each_reply(6)
 def test_a_party_that_is_ended_at_a_reply_keeps_what_it_has_paid_for(processes, at):
@@ -1189,7 +1185,6 @@ class Killed:
         line.leave("killed")
 
 
-@pytest.mark.ci
 @pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
 @at_each_reply(7)
 @within_seconds
@@ -1215,7 +1210,6 @@ async def test_a_party_that_is_killed_has_the_model_of_the_rounds_so_far(
     assert entry.status == ("released" if at >= 2 else "reserved")
 
 
-@pytest.mark.ci
 @pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
 @pytest.mark.parametrize("at", [5, *(pytest.param(at, marks=SLOW) for at in (3, 8))])
 @within_seconds
