@@ -9,18 +9,20 @@ from shared_cases import fit_few
 
 from dplda import SubLDA
 from dplda.datasets import make_topic_corpus
-from dplda.document import _document_lda
+from dplda.document import _document_lda, _noisy_table
 from dplda.document._contributions import (
     Documents,
     release_totals_again,
     release_word_totals,
 )
 from dplda.document._document_budget import (
+    NORM,
     WORD_TOPIC_COUNTS,
     WORD_TOTALS,
     document_budget,
 )
-from dplda.document._noisy_table import finish, with_clusters
+from dplda.document._noisy_table import concluded, finish, with_clusters
+from dplda.document._plan import are_far_fewer, topics_shown
 from dplda.document._rules import Rules
 from dplda.document._word_totals import WordTotals
 from dplda.metrics import held_out_perplexity
@@ -223,3 +225,34 @@ def test_what_is_in_the_place_of_topics_reads_releases_alone(vectors):
     found = finish(released, model.topic_word_prior)
     np.testing.assert_array_equal(found["components_"], model.components_)
     np.testing.assert_allclose(found["components_"], table.T + 0.01)
+
+
+@pytest.mark.parametrize("shown", [0, 1, 12])
+def test_weak_topics_are_equal_parts_if_far_fewer_are_shown_than_expected(
+    shown, monkeypatch
+):
+    rng = np.random.default_rng(0)
+    frequencies = rng.dirichlet(np.ones(60))
+    X = rng.multinomial(4, frequencies, size=3000) * rng.integers(1, 3, (3000, 1))
+    last = SubLDA(20, epsilon=100.0, max_iter=10, random_state=0).fit(X)._released
+    noise = math.sqrt(last.variance) / NORM
+    assert 14 < topics_shown(noise, last.released.n_docs, 20) < 20.1
+    marks = np.arange(20) < shown
+    monkeypatch.setattr(_noisy_table, "shown", lambda evidence: marks)
+    before, _ = concluded(last, 1)
+    table, _, instead = with_clusters(last, 1)
+    np.testing.assert_array_equal(table[:, marks], before[:, marks])
+    if shown == 12:  # fewer than expected, and within the error of the plan
+        assert instead is None
+        np.testing.assert_array_equal(table, before)
+    else:
+        assert instead is not None
+        rest = np.maximum(last.totals - before[:, marks].sum(axis=1), 0)
+        parts = np.tile(rest[:, None] / (20 - shown), (1, 20 - shown))
+        np.testing.assert_allclose(table[:, ~marks], parts)
+
+
+@pytest.mark.parametrize("n_docs", [-50.0, 0.0, 1e-9])
+def test_a_noisy_number_of_documents_may_be_anything(n_docs):
+    assert 0 <= topics_shown(0.5, n_docs, 20) < 1e-3
+    assert not are_far_fewer(0, 0.5, n_docs, 20)

@@ -358,10 +358,10 @@ def with_clusters(
 ) -> tuple[np.ndarray, CellPrior | None, str | None]:
     """The table that a fit publishes, its prior, and what replaces weak topics, if any.
 
-    They get the word totals that the shown topics leave. With word vectors, public
-    clusters of words replace weak topics, unless shown topics contradict the vectors.
-    Otherwise equal parts of the totals do, if far fewer topics are shown than expected:
-    where noise does not hide topics that documents do not confirm, they are worse.
+    With word vectors, public clusters of words replace weak topics, unless shown topics
+    contradict the vectors. Otherwise, equal parts of the word totals replace them if
+    far fewer topics are shown than expected: documents would confirm more real topics.
+    In both cases, the shown topics keep their counts, and the others get the rest.
     """
     table, prior = concluded(last, n_jobs)
     n_components = table.shape[1]
