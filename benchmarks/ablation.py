@@ -1,12 +1,13 @@
-"""The worth of each tuned constant of a document-level fit, in points of gap share.
+"""The worth of each tuned constant of a document-level fit, in points.
 
 ``python benchmarks/ablation.py [--corpora kos bbc docstrings nips] [--seeds 2] [--only
 NAME ...] [--points FILE] [--into PAGE MARK]``
 
-A row changes one constant, or leaves out what it belongs to. It prints the mean change
-over corpora and seeds, and its standard error over corpora, at epsilon 1 and 4, with
-embedded word vectors, or with 300 public texts for constants that are about these.
-Conditions are those of ``utility.py``.
+A row changes one constant, or leaves out what it belongs to. It prints by how many
+points the share of the gap and the gain on new words (percent of GibbsLDA's) change:
+the mean over corpora and seeds, and its standard error over corpora, at epsilon 1 and
+4, with embedded word vectors, or with 300 public texts for constants that are about
+these. Conditions are those of ``utility.py``.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from unittest.mock import patch
 import numpy as np
 from corpora import LOADERS, Split, load
 from paired_utility import printed_into
-from utility import Gap, Points, prior_of, sublda
+from utility import Gap, Points, prior_of, sublda, values
 
 from dplda import SubLDA
 from dplda.datasets import load_word_vectors
 from dplda.document import _document_budget, _public_words, _table_estimate
 from dplda.document._rules import Rules
+from dplda.metrics import held_out_scores
 
 EPSILONS = 1.0, 4.0
 TEXTS = 300
@@ -65,7 +67,9 @@ CHANGES = [
     ("WIDTH", "deviation around a factor, 0.25", "0: none", 0.0, 0),
     ("SMOOTHING", "tokens of a word in all topics, 2", "0.5", 0.5, TEXTS),
     ("CHANCE", "gain of likelihood by chance, 10", "-1000: none", -1000.0, TEXTS),
-    ("SCALE_UP", "most that a short document counts, 5", "1", 1.0, 0),
+    ("SCALE_UP", "most that a short document counts, 5", "none", 1e9, 0),
+    ("SHARP", "sharpness of clusters, 4", "6", 6.0, 0),
+    ("TILT", "first frequencies of factors, 0.2771", "0: equal", 0.0, 0),
 ]
 OWNERS = {"powers": Rules, "_share": SubLDA}
 
@@ -88,8 +92,11 @@ def main() -> None:
     gaps = {split: Gap(split, points, options.seeds) for split in splits}
     with printed_into(options.into):
         print(f"{', '.join(split.name for split in splits)}; seeds: {options.seeds}\n")
-        print("| constant | what it is | changed to | epsilon 1 | epsilon 4 |")
-        print("| --- " * 5 + "|")
+        print(
+            "| constant | what it is | changed to | epsilon 1: gap | new words | "
+            "epsilon 4: gap | new words |"
+        )
+        print("| --- " * 7 + "|")
         for name, what, to, value, texts in CHANGES:
             if not options.only or name in options.only:
                 cells = [
@@ -101,8 +108,8 @@ def main() -> None:
 
 
 def change(gaps, points, seeds, name, to, value, texts, epsilon) -> str:
-    """Mean change of the share over corpora, in points, and its standard error."""
-    each = []
+    """Mean change of both measures over corpora, and its standard error."""
+    of_gap, of_new_words = [], []
     for split, gap in gaps.items():
         given = {"epsilon": epsilon, "texts": texts}
         now = [points.get(fit, split, **given, seed=seed) for seed in range(seeds)]
@@ -111,9 +118,17 @@ def change(gaps, points, seeds, name, to, value, texts, epsilon) -> str:
                 points.get(fit, split, **given, seed=seed, name=name, to=to)
                 for seed in range(seeds)
             ]
-        each.append(100 * (gap.closed(then) - gap.closed(now)))
-    error = f" ± {np.std(each, ddof=1) / len(each) ** 0.5:.1f}" if len(each) > 1 else ""
-    return f"{np.mean(each):+.1f}{error}"
+        after, before = values(then, "perplexity"), values(now, "perplexity")
+        of_gap.append(gap.closed(after) - gap.closed(before))
+        gained = values(then, "new_word_gain") - values(now, "new_word_gain")
+        of_new_words.append(gained.mean() / gap.reference())
+    return f"{mean_and_error(of_gap)} | {mean_and_error(of_new_words)}"
+
+
+def mean_and_error(shares: list[float]) -> str:
+    points = 100 * np.array(shares)
+    error = np.std(points, ddof=1) / len(points) ** 0.5 if len(points) > 1 else np.nan
+    return f"{points.mean():+.1f} ± {error:.1f}"
 
 
 @contextmanager
@@ -145,16 +160,19 @@ def forget() -> None:
 
 def fit(
     split: Split, epsilon: float, texts: int, seed: int, name: str = "", to: str = ""
-) -> float:
-    """Held-out perplexity of a fit under current constants, as `name` and `to` say."""
+) -> dict[str, float]:
+    """Measures of a fit under current constants, as `name` and `to` say."""
     given = (
         {"prior_components": prior_of(split, texts, seed)}
         if texts
         else {"word_vectors": load_word_vectors(list(map(str, split.words)))}
     )
-    return float(
-        sublda(epsilon, seed, **given).fit(split.train[texts:]).perplexity(split.test)
-    )
+    model = sublda(epsilon, seed, **given).fit(split.train[texts:])
+    scores = held_out_scores(model.components_, split.test)
+    return {
+        "perplexity": float(model.perplexity(split.test)),
+        "new_word_gain": float(scores.new_word_gain),
+    }
 
 
 if __name__ == "__main__":
