@@ -1090,9 +1090,9 @@ SLOW = pytest.mark.slow
 
 
 def at_each_reply(*often):
-    """Each reply; all but a few are slow."""
-    slow = [() if at in often else (SLOW,) for at in MOMENTS]
-    cases = [pytest.param(at, marks=marks) for at, marks in zip(MOMENTS, slow)]
+    """Each reply: a few in each run of .ci/run, the others each night."""
+    marks = [pytest.mark.ci if at in often else SLOW for at in MOMENTS]
+    cases = [pytest.param(at, marks=mark) for at, mark in zip(MOMENTS, marks)]
     return pytest.mark.parametrize("at", cases)
 
 

@@ -24,12 +24,14 @@ def plain(tmp_path_factory):
     return shipped.compiled(folder, "products", "-DDPLDA_PLAIN", "-O1")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("chosen", SETS, ids=INSTRUCTION_SETS)
 def test_a_product_of_16_bits_is_rounded_for_all_pairs(products, chosen):
     """Replaces "The products are those of the instruction pmulhrsw": R(a b / 2^15)."""
     assert shipped.run(products, "products", chosen) == {"cases": 2**30, "wrong": 0}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("chosen", SETS, ids=INSTRUCTION_SETS)
 def test_the_integer_of_an_entry_is_at_most_two_above_u(products, chosen):
     """Replaces "So |t| <= U + 2": each p, A and e against the least U that roundings
@@ -38,6 +40,7 @@ def test_the_integer_of_an_entry_is_at_most_two_above_u(products, chosen):
     assert found == {"cases": 1_157_726_208, "negative": 0, "largest": 2}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("chosen", SETS, ids=INSTRUCTION_SETS)
 def test_multipliers_are_no_larger_than_their_floats_allow(products, chosen):
     """Replaces "A <= a + 1/2" and "for e > 0, 2^e a < 256", at the ends of each A."""
@@ -46,6 +49,7 @@ def test_multipliers_are_no_larger_than_their_floats_allow(products, chosen):
     assert found["cases"] > 10**7
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("chosen", SETS, ids=INSTRUCTION_SETS)
 def test_sums_of_16_bits_and_squares_of_32_are_exact_for_every_u(products, chosen):
     """Replaces "Their squares fit into 32 bits. Sums fit.", at the largest integers of

@@ -27,7 +27,7 @@ from dplda.metrics import noisy_score
 from dplda.privacy import Ledger
 
 # of all searches together
-PAIRS = int(os.environ.get("DPLDA_REPLAY_PAIRS", "1000"))
+PAIRS = int(os.environ.get("DPLDA_REPLAY_PAIRS", "600"))
 N_DOCS, N_WORDS = 6, 8
 
 

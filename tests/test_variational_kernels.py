@@ -200,7 +200,7 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("variational", [False, True])
 @pytest.mark.parametrize(
-    ("n_components", "n_words"), [(1, 5), (7, 40), (20, 300), (300, 600)]
+    ("n_components", "n_words"), [(1, 5), (7, 40), (20, 300), (257, 520)]
 )
 @pytest.mark.parametrize(
     ("max_steps", "tolerance"), [(0, 0.0), (1, 0.0), (2, 0.0), (9, 0.0), (30, 0.01)]

@@ -32,8 +32,6 @@ TOKENS_OVER_NORM = 16
 # Weight of the topic that a canary's word favors in the first table; others have 1. For
 # an epsilon of 4, the bound is 2.0 with 2, 1.8 with 1, and 1.4 with 16.
 FAVOR = 2.0
-# Words of a canary if reports have no cap, or a larger one: few reports hold more.
-MAX_CANARY_WORDS = 1000
 
 # Arguments of a fit: "X" and perhaps "user_ids".
 FitData: TypeAlias = dict[str, sp.csr_array | np.ndarray]
@@ -310,7 +308,7 @@ WORD = Attack(
 def _n_own_words(target: Target) -> int:
     """Number of words of a canary: as in one report of the estimator; 1 for a token."""
     n_words = getattr(target.estimator, "max_doc_words", 1)
-    return min(int(n_words or MAX_CANARY_WORDS), MAX_CANARY_WORDS)
+    return min(int(n_words or target.n_words), target.n_words)
 
 
 def _plant_rows(target: Target, X: sp.csr_array, coins: np.ndarray) -> FitData:

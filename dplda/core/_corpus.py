@@ -31,7 +31,6 @@ MAX_TOKENS = int(np.iinfo(np.int32).max)  # indices of the kernels are int32
 # Tokens that share a stream for their order (it enters seeded results), and entries of
 # X that are computed at a time. They stay in the cache.
 BLOCK = 1 << 16
-CELLS_AT_ONCE = 1 << 22  # largest dense table that is computed at a time: 32 MB
 LARGEST_COUNT = 1e12  # squares of the sum of 1e7 such counts are finite in float32
 COPIES = 10  # a fit warns if more than one row in this many is a copy
 # Least share of cells that rounding may keep above 0. It keeps almost no tf-idf weight.

@@ -24,6 +24,7 @@ ODDS = 2.0  # a word stands out if it at least doubles the odds of its topic
 FALSE_TOPICS = 0.1  # largest expected share of noise among the topics that are shown
 KEPT_OUT = 10  # in fits where some documents only test, they are one in so many
 FEWEST_WITH_TEST = 8  # fewest rounds of a fit that tests its topics
+FEWEST_TESTS = 20  # documents or reports, below which their mean tests no topic
 # What a question mark after a topic means, the same everywhere.
 MEANING = (
     "Of the topics without a question mark at most one in ten is expected to be noise. "

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import Bunch, check_random_state
 
-from dplda.core._corpus import CELLS_AT_ONCE, MAX_TOKENS
+from dplda.core._corpus import BLOCK, MAX_TOKENS
 from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.leaf._checks import check_integer, check_number
 
@@ -88,7 +88,7 @@ def make_topic_corpus(
     doc_topic = generator.dirichlet(np.full(n_components, doc_topic_prior), size=n_docs)
     lengths = generator.poisson(doc_length, size=n_docs)
     blocks = []
-    step = max(1, CELLS_AT_ONCE // n_words)  # which changes no draw
+    step = max(1, BLOCK // n_words)  # which changes no draw
     for start in range(0, n_docs, step):
         rows = slice(start, start + step)
         word_probabilities = doc_topic[rows] @ components

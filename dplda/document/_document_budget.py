@@ -46,8 +46,6 @@ WORD_TOPIC_COUNTS = "word-topic counts"
 # A share that grows to 0.75 for few documents changes perplexity by -0.3% to +2.4% (300
 # documents of KOS, BBC and NIPS, and all of them, at epsilon 0.5, 1 and 4).
 SHARE_OF_TOTALS = 0.25
-# Largest noise multiplier of word totals: useless there, and almost free.
-LARGEST_TOTALS = 5000.0
 # Largest noise multiplier of a round: more leaves no signal on the integer grid.
 LARGEST_NOISE = math.isqrt(NOISE_VARIANCE - ROUNDING_VARIANCE) // MIN_RADIUS
 # Smallest noise multiplier that the integer grid can express.
@@ -234,7 +232,7 @@ def document_budget(
 
         return calibrate(plan_of, epsilon, delta, total_variation=distance)
 
-    totals = Repeated(Gaussian(LARGEST_TOTALS), 2)
+    totals = Repeated(Gaussian(LARGEST_NOISE), 2)
     is_paid = epsilon_of(totals, delta, total_variation=distance) <= epsilon
     most = max_iter if is_paid else 0
     multiplier = noise_of(most) if most else 0.0
@@ -329,7 +327,7 @@ def _multipliers(
         )
     precision *= SHARE_OF_TOTALS / (1 - SHARE_OF_TOTALS)
     of_totals = np.full(2, precision / 2)
-    return 1 / np.sqrt(np.maximum(of_totals, LARGEST_TOTALS**-2)), rounds
+    return 1 / np.sqrt(np.maximum(of_totals, LARGEST_NOISE**-2)), rounds
 
 
 def document_guarantee(

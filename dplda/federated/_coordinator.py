@@ -24,8 +24,6 @@ from dplda.leaf._files import PUBLIC, write_atomically
 
 log = logging.getLogger("dplda.federated")
 
-# about 30 round trips of a slow line; a stranger waits no longer
-HANDSHAKE_SECONDS = 10.0
 # time in which a live process calls again, even if it had to wait, and hears the reply
 GRACE_SECONDS = 2 * RETRY_SECONDS
 
@@ -156,7 +154,6 @@ class Coordinator:
             port,
             ssl=tls,
             backlog=1024,
-            ssl_handshake_timeout=HANDSHAKE_SECONDS,
         )
         try:
             yield listener.sockets[0].getsockname()[1]

@@ -26,9 +26,9 @@ from dplda.core._private_fit import (
     publish,
     warn_if_seeded,
 )
-from dplda.core._signal import KEPT_OUT, is_kept_out, shown, warn_if_weak
+from dplda.core._signal import FEWEST_TESTS, KEPT_OUT, is_kept_out, shown, warn_if_weak
 from dplda.federated._tokens import Tokens, check_size, privatize, sweep_tokens
-from dplda.federated._topic_test import FEWEST_TESTS, evidence_of_reports
+from dplda.federated._topic_test import evidence_of_reports
 from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dplda.core._signal import deviate_of_mean, first_half
+from dplda.core._signal import FEWEST_TESTS, deviate_of_mean, first_half
 from dplda.federated._tokens import Tokens
-
-FEWEST_TESTS = 20  # documents, below which topics are not tested
 
 
 def evidence_of_reports(tokens: Tokens, components: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from dplda.core._corpus import Corpus, Matrix, check_counts
 from dplda.core._fold_in import pad
 from dplda.core._private_fit import DISTINCT, columns_kept, exactly_one, publish
-from dplda.core._signal import deviate_of_mean, shown, warn_if_weak
+from dplda.core._signal import FEWEST_TESTS, deviate_of_mean, shown, warn_if_weak
 from dplda.kernels import _gibbs
 from dplda.leaf._messages import rounds
 from dplda.local._estimates import (
@@ -35,7 +35,6 @@ from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
 Model: TypeAlias = Any  # LPLDA or OLPLDA
 N_TOP = 10  # words of a topic whose reports are its evidence, as many as in `coherence`
-FEWEST_TESTS = 8  # reports that test topics; the variance of two says nothing
 CLIENT_PARAMETERS = (*BUDGETS, "delta", "max_doc_words", "ledger")
 MADE_BY_CLIENTS = (
     "the rows of X were made by RandomizedResponse, or by a program that does the "

@@ -11,11 +11,11 @@ import scipy.sparse as sp
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Matrix, check_counts
 from dplda.core._private_fit import Interval, PrivateEstimator
+from dplda.core._signal import FEWEST_TESTS
 from dplda.leaf._compat import StrOptions, _fit_context
 from dplda.leaf._messages import rounds
 from dplda.local._batches import (
     CLIENT_PARAMETERS,
-    FEWEST_TESTS,
     OnlineState,
     State,
     client_of,
@@ -98,7 +98,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
         How much more often than by chance the ten top words of each topic share
         reports, in standard errors: at most standard normal for a topic that is noise.
         These reports did not choose the words. NaN if the topics were not tested: with
-        one topic, or with fewer than 16 reports.
+        one topic, or with fewer than 40 reports.
     weak_topics_ : ndarray of shape (n_components,), bool
         Topics that are not shown to be more than noise. At most one in ten of the
         others is expected to be noise.

@@ -52,7 +52,6 @@ from dplda.privacy._rare import is_rare, rare_epsilon
 
 Events: TypeAlias = Event | Iterable[Event]
 
-_LARGEST_EPSILON = 1e4  # above it, the Renyi bounds are precise enough
 # largest share of delta that pays for distances from the ideal law
 DISTANCE_SHARE = 1e-3
 
@@ -316,11 +315,11 @@ def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
     if upper and _delta_at_zero(groups, added) <= delta:
         return 0.0
     known, place, logs = _renyi(groups, delta, added)
-    if known > _LARGEST_EPSILON:
+    if known > LARGEST_LOSS:  # of which no protection is left
         return known if upper else 0.0
     delta_at = _delta_of_one_step(groups, added=added, upper=upper)
     tolerance = 0.0
-    if delta_at is None or known > LARGEST_LOSS:
+    if delta_at is None:
         composed = compose(groups, delta, place, logs, added=added, upper=upper)
         if composed is None:
             return known if upper else 0.0

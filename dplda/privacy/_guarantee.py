@@ -33,9 +33,6 @@ cached_epsilon = functools.lru_cache(maxsize=128, typed=True)(epsilon_of)
 # A guarantee whose epsilon exceeds the cost of its events by this share may cover more
 # than these events.
 _SAME_COST = 1.01
-LARGEST_GROUP = (
-    10**6
-)  # units: above any group, and far from losing digits of a multiplier
 LARGEST_VARIATION = 1e-9  # a million calls of `partial_fit` add up to 2e-12
 
 
@@ -202,7 +199,7 @@ class Guarantee:
         Parameters
         ----------
         size : int
-            Largest number of units of a group, from 1 to a million.
+            Largest number of units of a group, at least 1.
 
         Returns
         -------
@@ -217,7 +214,7 @@ class Guarantee:
         >>> round(guarantee.for_groups(3).epsilon, 1)
         3.3
         """
-        size = check_integer("size", size, 1, LARGEST_GROUP)
+        size = check_integer("size", size, 1)
         if size == 1:
             return self
         group = self._of_steps(size, whole=True)

@@ -30,24 +30,19 @@ from dplda.privacy._curves import (
 )
 from dplda.privacy._events import Event, PoissonSampled
 
-# A step is rare if its rate is below this, or if its losses span this many of its
-# deviations: equal cells would take seconds, or more than the memory.
-_RATE = 1e-5
-_LARGEST_RATE = 1e-3
-_SPAN = 2.0**11
+# A step is rare if its rate, or delta, is below this: equal cells would take seconds,
+# or more than the memory.
+_RATE = 1e-3
 _TINY_DELTA = 1e-20
 _ROWS = 32  # of a block of losses: it stays in the cache of a core, twice as fast
 # smaller losses count as this one, whose exponential is a rounding
 _LOWEST = math.log(U)
-# Distances of knots, as shares of the law's deviation around 0, of losses near the
-# epsilon that is searched, and of other losses. Halving all of them changes epsilon by
-# at most 0.3%, and takes four times as long.
-_NEAR = 0.04
+# Distances of knots, as shares of the loss, or of the law's deviation around 0; and of
+# losses up to about the epsilon that is searched. Halving both changes epsilon by at
+# most 0.3%, and takes four times as long.
+_APART = 0.05
 _FINE = 0.015
-_FAR = 0.06
-_ROUGH = 2.5  # times as far apart, to find the place of epsilon
-_BELOW = 1.0 / 30.0  # what is near, as shares of epsilon
-_HIGHEST = 2.5  # larger losses count as infinite, after single steps
+_HIGHEST = 2.5  # times epsilon: larger losses count as infinite, after single steps
 
 
 class _Scale(NamedTuple):
@@ -77,20 +72,13 @@ def is_rare(groups: Groups, delta: float, added: bool) -> bool:
     curves = [curve_of(event, added=added, upper=True) for event, _ in groups]
     if any(curve is None for curve in curves):
         return False
-    return any(_is_rare_step(event, delta, added) for event, _ in groups)
+    return any(_is_rare_step(event, delta) for event, _ in groups)
 
 
-def _is_rare_step(event: Event, delta: float, added: bool) -> bool:
-    if not isinstance(event, PoissonSampled):
-        return False
-    if event.sampling_probability <= _RATE or delta < _TINY_DELTA:
-        return True
-    if event.sampling_probability > _LARGEST_RATE:  # the grid is closer
-        return False
-    curve = curve_of(event, added=added, upper=True)
-    assert curve is not None
-    low, high = curve.span(TINY)
-    return min(high, LARGEST_LOSS) - max(low, _LOWEST) > _SPAN * curve.deviation
+def _is_rare_step(event: Event, delta: float) -> bool:
+    return isinstance(event, PoissonSampled) and (
+        event.sampling_probability <= _RATE or delta < _TINY_DELTA
+    )
 
 
 def rare_epsilon(
@@ -98,8 +86,8 @@ def rare_epsilon(
 ) -> float:
     """Epsilon at a delta in one direction, never too small; infinite if none is found.
 
-    A first composition on few knots finds where the second needs many. The second is
-    omitted if the first epsilon is at most `enough`.
+    A first composition finds where the second needs more knots. The second is omitted
+    if the first epsilon is at most `enough`.
     """
     tail = STEP_TAIL * delta / sum(count for _, count in groups)
     # powers of two: a ledger asks for similar scales again
@@ -233,17 +221,14 @@ def _knots(low: float, high: float, deviation: float, scale: _Scale) -> FloatArr
 
 
 def _ladder(end: float, deviation: float, scale: _Scale) -> FloatArray:
-    """Positive losses up to the end, which are dense near epsilon."""
-    is_known = scale.epsilon < math.inf
-    rough = 1.0 if is_known else _ROUGH
-    unit = rough * _NEAR * min(deviation, 1.0)
+    """Positive losses up to the end, which are dense up to about epsilon."""
+    dense = _HIGHEST * scale.epsilon if scale.epsilon < math.inf else 0.0
+    unit = _APART * min(deviation, 1.0)
     end = max(end, unit)
     losses = [unit]
     while losses[-1] < end:
         loss = losses[-1]
-        share = rough * _FAR
-        if is_known and _BELOW * scale.epsilon < loss < _HIGHEST * scale.epsilon:
-            share = min(share, _FINE)
+        share = _FINE if loss < dense else _APART
         losses.append(loss + max(unit, share * loss))
     losses[-1] = end
     return np.array(losses)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.special import gammaln
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import CELLS_AT_ONCE, Corpus
+from dplda.core._corpus import BLOCK, Corpus
 from dplda.core._private_fit import Interval
 from dplda.document._document_budget import SMALLEST_RATIO
 from dplda.gibbs._frozen_table import uniform_topics
@@ -184,7 +184,7 @@ class PublishedSubLDA(PublishedLDA):
             # a new array, because the announced one must not change
             if in_place:
                 noisy = noisy.copy()
-                size = max(CELLS_AT_ONCE // n_components, 1)
+                size = max(BLOCK // n_components, 1)
             else:
                 noisy = counts + self._draw(counts.shape, noise)
                 size = max(len(sampled_tokens), 1)

@@ -19,7 +19,7 @@ from dplda.core._perplexity import (
 )
 
 DOC_TOPIC_PRIOR = 0.1  # as in `held_out_perplexity`
-SMALLEST = 1e-12  # probability of all words that a document lacks: rounding
+ROUNDING = np.finfo(float).eps  # of the probability of all words that a document lacks
 
 
 class HeldOutScores(NamedTuple):
@@ -131,7 +131,7 @@ def held_out_scores(
             seen = sp.csr_array(observed > 0, dtype=float)
             # probability that a word is new, for the topics and the marginal
             new = (theta * (1 - seen @ phi)).sum(axis=1), 1 - seen @ np.exp(marginal)
-            sums += _sums(observed, scored, log_p, np.maximum(new, SMALLEST))
+            sums += _sums(observed, scored, log_p, np.maximum(new, ROUNDING))
     if sums[0, 0] == 0:
         raise ValueError(
             "X holds no words to score; pass documents with at least two words"

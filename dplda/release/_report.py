@@ -22,9 +22,7 @@ from dplda.release._counts import OWN_SEED, WITHOUT_GROUPS, TopicCounts
 from dplda.release._markup import clean
 from dplda.release._page import Facts, Word, page_text
 
-N_WORDS = 40  # of a topic in the page
-N_SHOWN = 15  # of these in a table
-N_LISTED = 8  # of these in the list of topics
+N_SHOWN = 15  # words of a topic in a table
 WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the relevance by which words are kept
 NO_NAME = "no word stands out"
 
@@ -186,8 +184,7 @@ def _topics_and_words(
     kept: dict[int, int] = {}  # number of a word in the page
     topics: dict[int, Topic] = {}
     for k in range(n_topics):
-        some = np.argsort(rank[k], kind="stable")[:N_WORDS]
-        some = some[p[k, some] > 0]
+        some = np.flatnonzero((rank[k] < N_SHOWN) & (p[k] > 0))
         best = some[np.argsort(ranks[0.5][k, some], kind="stable")]
         listed = [clean(words[v]) for v in best if stands is None or stands[k, v]]
         others = [j for j in range(n_topics) if j != k and not weak[j]]
@@ -198,7 +195,7 @@ def _topics_and_words(
             "weak": bool(weak[k]),
             "share": float(f"{share[k]:.4g}"),
             "z": None if np.isnan(evidence[k]) else round(float(evidence[k]), 2),
-            "listed": listed[0 if k in names else 3 :][:N_LISTED],
+            "listed": listed[0 if k in names else 3 : N_SHOWN],
             "word": [kept.setdefault(int(v), len(kept)) for v in best],
             "p": [float(f"{x:.3g}") for x in p[k, best]],
             "stands": [int(stands is None or stands[k, v]) for v in best],

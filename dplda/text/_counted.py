@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from dplda.core._corpus import row_blocks
 from dplda.core._splitter import (
     BLOCK,
     Entries,
@@ -29,7 +30,6 @@ from dplda.leaf._users import number_users
 
 MOST_TERMS = 1 << 24  # of 150 bytes each
 IN_MEMORY = 1 << 24  # entries, of 8 bytes; a few copies of them are made
-ROWS = 1 << 16  # documents whose terms are weighed at a time
 _DIGITS = b"0123456789"
 
 
@@ -162,8 +162,8 @@ class Counted:
         """The different terms of consecutive units, and where each unit begins."""
         for (number, _, ptr), users in self._parts("choosing words"):
             if users is None:
-                for first in range(0, len(ptr) - 1, ROWS):
-                    own = ptr[first : first + ROWS + 1].astype(np.int64)
+                for rows in row_blocks(ptr):
+                    own = ptr[rows.start : rows.stop + 1].astype(np.int64)
                     yield number[own[0] : own[-1]].astype(np.int64), own - own[0]
                 continue
             keys = different(np.repeat(users, np.diff(ptr)) << 32 | number)

@@ -15,11 +15,12 @@ import csv
 import io
 import json
 import os
+import reprlib
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -40,7 +41,6 @@ ALLOWED = (
     "a folder of text files (.txt), or .csv, .tsv, .json, .jsonl, .ndjson or .parquet"
 )
 PARQUET_ROWS = 32  # that are read at a time
-MOST_NAMES = 10  # of columns, in an error
 
 
 # of a table: what a row is called, its number, and its cells of the columns asked for
@@ -265,9 +265,7 @@ def _check_columns(
     for column in columns:
         if column in names:
             continue
-        there = f"the columns are {', '.join(map(repr, islice(names, MOST_NAMES)))}"
-        if len(names) > MOST_NAMES:
-            there += f" and {len(names) - MOST_NAMES} more"
+        there = f"the columns are {reprlib.repr(list(names))}"
         advice = ""
         if kind == "CSV":
             there = f"its first line must name the columns, and has {len(names)}"
