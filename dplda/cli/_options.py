@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
 from dplda.leaf._checks import escaped
-from dplda.leaf._files import PUBLIC, check_writable, write_atomically, written
+from dplda.leaf._files import (
+    PUBLIC,
+    check_writable,
+    explained,
+    write_atomically,
+    written,
+)
 from dplda.text._text_files import Texts, TextStream, stream_texts
 
 if TYPE_CHECKING:
@@ -345,6 +351,7 @@ def _write_table(
             if ids[0] is not None:
                 column = ids if n_rows else [id_name, *ids]
                 lines = [[str(of_text), *row] for of_text, row in zip(column, lines)]
-            table.writerows(lines)
+            with explained(path):
+                table.writerows(lines)
             n_rows += len(shown)
     return n_rows
