@@ -22,7 +22,8 @@ from dplda.leaf._files import (
     write_atomically,
     written,
 )
-from dplda.text._text_files import Texts, TextStream, stream_texts
+from dplda.leaf._messages import Progress, named
+from dplda.text._text_files import Estimated, Texts, TextStream, stream_texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -269,6 +270,7 @@ def add_commands(add_parser: AddParser) -> None:
         required=True,
         help="CSV file to write, or an array of NumPy (.npy)",
     )
+    add_verbose(parser)
 
 
 def _topics(options: argparse.Namespace) -> None:
@@ -318,7 +320,10 @@ def _transform(options: argparse.Namespace) -> None:
             "--id-column out, or write a .csv file"
         )
     model = model_of_texts(options.model)
-    rows = stream_of(options, options.texts, options.id_column).rows  # private
+    found = stream_of(options, options.texts, options.id_column)  # private
+    progress = Progress("dplda transform", is_shown(options))
+    read = Estimated(found.rows, found.share_read)
+    rows = progress.during(read, named("reading and transforming texts"))  # private
 
     def blocks() -> Iterator[tuple[Sequence[str | None], np.ndarray]]:
         """Ids and topic weights of consecutive texts; private."""
