@@ -9,6 +9,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -132,8 +133,19 @@ def check_output(path: Path, *inputs: Path | None, is_new: bool = False) -> None
     check_writable(path)
 
 
-def kept(save: Callable[[Path], object], path: Path) -> Path:
-    """Write what is paid for: at its place, or elsewhere if that fails."""
+def kept(
+    save: Callable[[Path], object], path: Path, room: ExitStack | None = None
+) -> Path:
+    """Write what is paid for: at its place, or elsewhere if that fails.
+
+    `room` is what was reserved on its disk. It is given up only if the disk is full, so
+    that no other program takes it.
+    """
+    if room is not None:
+        with suppress(OSError):
+            save(path)
+            return path
+        room.close()
     try:
         save(path)
         return path

@@ -229,7 +229,6 @@ class InProcess:
             for dtype, shape in waiting.forms
         ]
 
-
     @classmethod
     def with_room(
         cls, corpus: CountShards, n_components: int, *, keeps_weights: bool

@@ -121,8 +121,8 @@ def explained(place: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except OSError as error:
         raise OSError(
-            f"{place} cannot be written: {error.strerror or error}; make room, or give "
-            "a place on a larger disk (TMPDIR names the folder of temporary files)"
+            f"{place} cannot be written: {error.strerror or error}; make room on its "
+            "disk, or name a place on a larger one (of temporary files by TMPDIR)"
         ) from error
 
 

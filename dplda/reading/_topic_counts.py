@@ -215,7 +215,7 @@ class PaidCounts:
     def release(
         self,
         topics: BaseLDA,
-        X: Matrix | Shards,
+        X: sp.csr_matrix | Shards,
         places: Mapping[str, np.ndarray],
         user_ids: ArrayLike | None,
         charge: Charge,
@@ -247,7 +247,7 @@ class PaidCounts:
 
 def _parts(
     topics: BaseLDA,
-    X: Matrix | Shards,
+    X: sp.csr_matrix | Shards,
     places: Mapping[str, np.ndarray],
     user_ids: ArrayLike | None,
     progress: Progress,
