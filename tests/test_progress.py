@@ -6,10 +6,11 @@ import re
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_from_files import SMALL, write_table
 
-from dplda import PrivateTopicModel, SubLDA
+from dplda import PrivateTopicModel, SubLDA, load_release
 from dplda.__main__ import main
 from dplda.datasets import load_wordnet_glosses
 from dplda.privacy import PrivacyLeakWarning
@@ -110,6 +111,25 @@ def test_counts_of_groups_show_how_far_they_are(tmp_path, texts):
         with pytest.warns(PrivacyLeakWarning):
             assert main(["counts", str(tmp_path / "m"), table, *options]) == 0
         assert "[dplda counts] reading texts, 100%" in shown()
+
+
+def test_a_transform_shows_how_far_it_is(tmp_path, texts, capsys, monkeypatch):
+    monkeypatch.setattr("dplda.cli._options.TEXTS_AT_ONCE", 50)
+    assert fit_files(tmp_path, texts) == 0
+    job = ["transform", str(tmp_path / "m"), str(tmp_path / "notes.csv")]
+    expected = load_release(tmp_path / "m").transform(texts)
+    capsys.readouterr()
+    assert main([*job, "--out", str(tmp_path / "a.npy")]) == 0
+    assert capsys.readouterr().err == ""
+    assert main([*job, "--out", str(tmp_path / "b.npy"), "--verbose"]) == 0
+    said = capsys.readouterr().err
+    with terminal() as shown:
+        assert main([*job, "--out", str(tmp_path / "c.npy")]) == 0
+        said += shown()
+    assert said.count("[dplda transform] reading and transforming texts, 100%") == 2
+    assert str(N_TEXTS) not in said
+    for name in "abc":
+        np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npy"), expected)
 
 
 @pytest.mark.parametrize("is_known", [True, False])

@@ -250,7 +250,7 @@ def _fit(options: argparse.Namespace) -> int:
     with ExitStack() as room:
         room.enter_context(reserved(options.out, size))
         model.ledger = open_ledger(options)
-        with accounted(model, options.out):
+        with accounted(model, options.out, room):
             if groups:
                 room.enter_context(reserved(counts_beside(options.out), size))
                 given = given_groups(options, groups, private.by)  # private
@@ -262,9 +262,8 @@ def _fit(options: argparse.Namespace) -> int:
                 )
             else:
                 model.fit(private.texts, user_ids=private.users)
-            room.close()
             say(" ".join(private.told))
-            _show(model, options)
+            _show(model, options, room)
     return 0
 
 
@@ -297,11 +296,14 @@ def _example() -> PrivateTexts:
     return PrivateTexts(corpus.data, None, {}, [])
 
 
-def _show(model: dplda.PrivateTopicModel, options: argparse.Namespace) -> None:
+def _show(
+    model: dplda.PrivateTopicModel, options: argparse.Namespace, room: ExitStack
+) -> None:
     """Write what was fitted, and say what it is."""
     from dplda.release._report import total_of  # not for options and --help
 
-    written = keep(model, options.out)
+    written = keep(model, options.out, room)
+    room.close()
     say(f"Model: {written[0]}. It may be published.")
     counts = [model.counts_] if len(written) > 1 else []
     for table in counts:
@@ -359,8 +361,13 @@ def _sizes(options: argparse.Namespace, groups: Mapping[str, Grouping]) -> list[
 
 
 @contextmanager
-def accounted(model: dplda.PrivateTopicModel, out: Path) -> Iterator[None]:
-    """If a job ends early, say what was spent, and keep what it paid for."""
+def accounted(
+    model: dplda.PrivateTopicModel, out: Path, room: ExitStack
+) -> Iterator[None]:
+    """If a job ends early, say what was spent, and keep what it paid for.
+
+    `room` is what was reserved for it on the disk.
+    """
     ledger = model.ledger
     before = len(ledger.entries())
     try:
@@ -369,26 +376,30 @@ def accounted(model: dplda.PrivateTopicModel, out: Path) -> Iterator[None]:
         said = NOTHING
         if any(entry.counts for entry in ledger.entries()[before:]):
             where = "" if ledger.path is None else f" in {ledger.path}"
+            try:
+                files = " ".join(map(str, keep(model, out, room))) or "none"
+            except OSError as error:  # of the second place, too
+                files = f"none, as no file can be written ({error})"
             said = (
                 "The job has ended early, and stays charged: epsilon "
                 f"{ledger.epsilon_spent:.4g} of {ledger.epsilon:g} is spent{where}. "
-                "Results that are paid for, and may be published: "
-                f"{' '.join(map(str, keep(model, out))) or 'none'}"
+                f"Results that are paid for, and may be published: {files}"
             )
         print(said, file=sys.stderr)
         raise
 
 
-def keep(model: dplda.PrivateTopicModel, out: Path) -> list[Path]:
+def keep(model: dplda.PrivateTopicModel, out: Path, room: ExitStack) -> list[Path]:
     """Write the model, or its words if it has no topics yet, and then the counts."""
     written = []
     if hasattr(model, "components_"):
-        written.append(kept(model.save, out))
+        written.append(kept(model.save, out, room))
     elif hasattr(model, "vectorizer_"):
         words = model.vectorizer_.get_feature_names_out()
-        written.append(kept(partial(save_words, words=words), words_beside(out)))
+        save = partial(save_words, words=words)
+        written.append(kept(save, words_beside(out), room))
     if hasattr(model, "counts_"):
-        written.append(kept(model.counts_.save, counts_beside(out)))
+        written.append(kept(model.counts_.save, counts_beside(out), room))
     return written
 
 

@@ -9,14 +9,22 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
 from dplda.leaf._checks import escaped
-from dplda.leaf._files import PUBLIC, check_writable, write_atomically, written
-from dplda.text._text_files import Texts, TextStream, stream_texts
+from dplda.leaf._files import (
+    PUBLIC,
+    check_writable,
+    explained,
+    write_atomically,
+    written,
+)
+from dplda.leaf._messages import Progress, named
+from dplda.text._text_files import Estimated, Texts, TextStream, stream_texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,8 +133,19 @@ def check_output(path: Path, *inputs: Path | None, is_new: bool = False) -> None
     check_writable(path)
 
 
-def kept(save: Callable[[Path], object], path: Path) -> Path:
-    """Write what is paid for: at its place, or elsewhere if that fails."""
+def kept(
+    save: Callable[[Path], object], path: Path, room: ExitStack | None = None
+) -> Path:
+    """Write what is paid for: at its place, or elsewhere if that fails.
+
+    `room` is what was reserved on its disk. It is given up only if the disk is full, so
+    that no other program takes it.
+    """
+    if room is not None:
+        with suppress(OSError):
+            save(path)
+            return path
+        room.close()
     try:
         save(path)
         return path
@@ -263,6 +282,7 @@ def add_commands(add_parser: AddParser) -> None:
         required=True,
         help="CSV file to write, or an array of NumPy (.npy)",
     )
+    add_verbose(parser)
 
 
 def _topics(options: argparse.Namespace) -> None:
@@ -312,7 +332,10 @@ def _transform(options: argparse.Namespace) -> None:
             "--id-column out, or write a .csv file"
         )
     model = model_of_texts(options.model)
-    rows = stream_of(options, options.texts, options.id_column).rows  # private
+    found = stream_of(options, options.texts, options.id_column)  # private
+    progress = Progress("dplda transform", is_shown(options))
+    read = Estimated(found.rows, found.share_read)
+    rows = progress.during(read, named("reading and transforming texts"))  # private
 
     def blocks() -> Iterator[tuple[Sequence[str | None], np.ndarray]]:
         """Ids and topic weights of consecutive texts; private."""
@@ -345,6 +368,7 @@ def _write_table(
             if ids[0] is not None:
                 column = ids if n_rows else [id_name, *ids]
                 lines = [[str(of_text), *row] for of_text, row in zip(column, lines)]
-            table.writerows(lines)
+            with explained(path):
+                table.writerows(lines)
             n_rows += len(shown)
     return n_rows

@@ -64,7 +64,7 @@ def private_texts(
             if users is not None:
                 users.append(sys.intern(user or ""))  # one copy for all texts of a user
             for (name, grouping), cell in zip(groups.items(), cells):
-                by[name].append(grouping.group(cell))
+                by[name].append(sys.intern(grouping.group(cell)))  # one copy, too
             yield text
         n_users = ""
         if users is not None:

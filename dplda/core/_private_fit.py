@@ -364,7 +364,25 @@ def charge_of(
         ledger=estimator.ledger,
         seeded=seeded,
         total_variation=n_streams * sums.shares.total_variation,
+        kept=_results_of(estimator),
     )
+
+
+def _results_of(estimator: BaseEstimator) -> Callable[[], str]:
+    """What says which results an estimator has of a call that begins now."""
+    names = ("privacy_", "vectorizer_")
+    before = [vars(estimator).get(name) for name in names]
+
+    def said() -> str:
+        now = [vars(estimator).get(name) for name in names]
+        is_fitted, has_words = (new is not old for new, old in zip(now, before))
+        if is_fitted:
+            return "what was released before is in the fitted attributes"
+        if has_words:
+            return "the chosen words are in vectorizer_"
+        return "no result is kept"
+
+    return said
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import itertools
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -27,7 +27,8 @@ from dplda.core._corpus import (
 )
 from dplda.core._fold_in import single_precision
 from dplda.leaf._checks import check_integer
-from dplda.leaf._files import write_atomically
+from dplda.leaf._files import explained, write_atomically
+from dplda.leaf._messages import Progress, named
 from dplda.leaf._users import number_users
 
 FORMAT = "dplda count shards"
@@ -371,7 +372,8 @@ def write_shards(
         ],
     }
     # the last file: without it the folder is not a corpus
-    write_atomically(place / MANIFEST, json.dumps(content).encode())
+    with explained(place):
+        write_atomically(place / MANIFEST, json.dumps(content).encode())
     return CountShards(place)
 
 
@@ -460,12 +462,56 @@ def _write(
         raise ValueError(
             f"a shard may hold at most {MAX_TOKENS} counts; lower rows_per_shard"
         )
-    X = single_precision(X)
-    path = str(folder / f"{index:06d}.counts")
     if unit_ptr is None:
         unit_ptr = np.arange(X.shape[0] + 1)
+    path = str(folder / f"{index:06d}.counts")
+    shard, content = _packed(path, X, unit_ptr)
+    with explained(folder):
+        write_atomically(path, content)
+    return shard
+
+
+def _packed(path: str, X: sp.csr_array, unit_ptr: np.ndarray) -> tuple[Shard, bytes]:
+    """The shard of a file, and its content."""
+    X = single_precision(X)
     integers = [array.astype("<i4").data for array in (X.indices, X.indptr, unit_ptr)]
     content = b"".join([X.data.astype("<f4").data, *integers])
-    write_atomically(path, content)
     digest = hashlib.sha256(content).hexdigest()
-    return Shard(path, X.shape[0], X.shape[1], len(unit_ptr) - 1, X.nnz, digest)
+    shard = Shard(path, X.shape[0], X.shape[1], len(unit_ptr) - 1, X.nnz, digest)
+    return shard, content
+
+
+def narrowed(
+    corpus: CountShards,
+    n_words: int,
+    columns: Callable[[sp.csr_array], sp.csr_array],
+    progress: Progress,
+) -> CountShards:
+    """Some columns of a corpus, which take the place of its files.
+
+    They need no room on the disk: a full disk cannot end paid work. `corpus` is lost.
+
+    Parameters
+    ----------
+    corpus : CountShards
+        Its files change.
+    n_words : int
+        Number of columns that are kept.
+    columns : callable
+        These columns of the counts of a shard, as new arrays.
+    progress : Progress
+        Says how far the work is.
+    """
+    shards = []
+    for shard in progress.during(corpus.shards, named("counting words")):
+        # nothing maps the file when it is written, as Windows asks
+        X, unit_ptr = columns(shard.read()[0]), shard.read()[1]
+        kept, content = _packed(shard.path, X, unit_ptr)
+        with open(shard.path, "r+b") as file:
+            file.write(content)
+            file.truncate()
+        shards.append(kept)
+    chosen = copy.copy(corpus)
+    chosen.shards = shards
+    chosen.shape = (corpus.shape[0], n_words)
+    return chosen

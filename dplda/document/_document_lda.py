@@ -623,7 +623,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         """
         if isinstance(X, CountShards):
             check_shards(self, X, reset=reset)
-            return ShardedDocuments(X, int(self.n_components), self.n_jobs)
+            return ShardedDocuments(
+                X, int(self.n_components), self.n_jobs, not self._infers_anew
+            )
         counts = check_counts(self, X, reset=reset)
         if tell_of_copies:
             warn_of_equal_rows(row_keys(counts))

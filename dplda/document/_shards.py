@@ -26,10 +26,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._corpus import row_keys, warn_of_empty_rows, warn_of_equal_rows
+from dplda.core._fold_in import uniform_theta
 from dplda.datasets._shards import CountShards, Shard
 from dplda.document._contributions import Documents
 from dplda.document._dask import Client, DaskEngine
 from dplda.document._private_side import Engine, Halves, RoundInference, RoundTables
+from dplda.leaf._files import explained, nameless, write_all
+
+PLACE = 1 << 16  # bytes; places in a file are multiples
 
 
 @dataclass(frozen=True)
@@ -182,8 +186,9 @@ class InProcess:
     # one task for each shard, so that only one result is in memory
     n_tasks: float = math.inf
 
-    def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+    def __init__(self, room: int = 0) -> None:
+        self._folder = tempfile.gettempdir()
+        self._file = nameless(self._folder, room)
         self._close = weakref.finalize(self, self._file.close)
         self._free = defaultdict[int, list[int]](list)  # places, by their size
         self._end = 0
@@ -204,13 +209,15 @@ class InProcess:
         self._close()
 
     def _write(self, arrays: list[np.ndarray]) -> Waiting:
-        size = sum(array.nbytes for array in arrays)
+        size = place_for(sum(array.nbytes for array in arrays))
         free = self._free[size]
         begin = free.pop() if free else self._end
         self._end = max(self._end, begin + size)
-        self._file.seek(begin)
-        for array in arrays:
-            array.tofile(self._file)
+        with explained(self._folder):  # ndarray.tofile would lose the end in silence
+            self._file.seek(begin)
+            for array in arrays:
+                content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+                write_all(self._file, content.data)
         waiting = Waiting(begin, arrays)
         weakref.finalize(waiting, free.append, begin)
         return waiting
@@ -221,6 +228,35 @@ class InProcess:
             np.fromfile(self._file, dtype, math.prod(shape)).reshape(shape)
             for dtype, shape in waiting.forms
         ]
+
+    @classmethod
+    def with_room(
+        cls, corpus: CountShards, n_components: int, *, keeps_weights: bool
+    ) -> InProcess:
+        """An engine whose file has room on the disk for all that waits in a fit.
+
+        A full disk is then an error before the fit is charged, and not in a round.
+
+        Parameters
+        ----------
+        corpus : CountShards
+            The shards, of these sizes.
+        n_components : int
+            Number of topics, without the padding.
+        keeps_weights : bool
+            Whether topic weights wait from round to round, and not scales alone.
+        """
+        of_document = uniform_theta(1, n_components).nbytes * keeps_weights
+        sizes = [8 * shard.n_units for shard in corpus.shards]  # scales
+        sizes += [of_document * shard.n_docs for shard in corpus.shards]
+        places = list(map(place_for, sizes))
+        # the new result of a task is written before the old one is forgotten
+        return cls(sum(places) + sum(set(places)))
+
+
+def place_for(size: int) -> int:
+    """Bytes in the file for an array; arrays of about the same size share places."""
+    return -(-size // PLACE) * PLACE
 
 
 @dataclass
@@ -244,9 +280,17 @@ class ShardedDocuments:
         Number of topics, without the padding.
     n_jobs : int or None
         Number of threads of a task. It never changes a result.
+    keeps_weights : bool, default=True
+        Whether topic weights wait from round to round.
     """
 
-    def __init__(self, X: CountShards, n_components: int, n_jobs: int | None) -> None:
+    def __init__(
+        self,
+        X: CountShards,
+        n_components: int,
+        n_jobs: int | None,
+        keeps_weights: bool = True,
+    ) -> None:
         self.n_words = X.shape[1]
         self._corpus = X
         self._edges = np.cumsum([0, *(shard.n_units for shard in X.shards)])
@@ -254,16 +298,20 @@ class ShardedDocuments:
         self._ending = ExitStack()
         self._lanes: list[LaneTasks] = []
         try:
-            self._engine = self._engine_of(X.engine)
+            self._engine = self._engine_of(X, n_components, keeps_weights)
             self._begin(n_components, n_jobs)
         except BaseException:
             self.close()
             raise
 
-    def _engine_of(self, given: object) -> Engine:
+    def _engine_of(
+        self, X: CountShards, n_components: int, keeps_weights: bool
+    ) -> Engine:
         """The engine of the tasks: this process, a given engine, or a Dask client."""
+        given = X.engine
         if given is None:
-            return self._ending.enter_context(closing(InProcess()))
+            own = InProcess.with_room(X, n_components, keeps_weights=keeps_weights)
+            return self._ending.enter_context(closing(own))
         if isinstance(given, Engine):
             return given
         if isinstance(given, Client):

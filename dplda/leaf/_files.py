@@ -27,6 +27,7 @@ PUBLIC = OWNER_ONLY | stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 # to 10.
 FREE_SIZE = 1 << 24  # bytes that any file may unpack to
 MAX_EXPANSION = 100  # times the size of a larger file
+PIECE = 1 << 20  # bytes of zeros that are written at a time
 
 # of waiting for a database: a first charge to 1,000 sampled fits takes 16 s
 BUSY_SECONDS = 600.0
@@ -77,10 +78,15 @@ def written(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """
     path = Path(path)
     with _drafted(path, b"") as draft:
-        with draft.open("r+b") as file:
+        file = draft.open("r+b")
+        try:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+            with explained(path):
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            with suppress(OSError):  # what was not flushed; its error is on its way
+                file.close()
         os.replace(draft, path)
         _sync_folder(path.absolute().parent)
 
@@ -103,6 +109,43 @@ def reserved(path: str | os.PathLike[str], size: int = 1) -> Iterator[None]:
                 f"a folder that exists, can be written, and has room for {size} bytes"
             ) from error
         yield
+
+
+@contextmanager
+def explained(place: str | os.PathLike[str]) -> Iterator[None]:
+    """Errors of a disk say what to do.
+
+    They quote no size, which is private if the documents decide it.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            f"{place} cannot be written: {error.strerror or error}; make room on its "
+            "disk, or name a place on a larger one (of temporary files by TMPDIR)"
+        ) from error
+
+
+def write_all(file: IO[bytes], data: memoryview) -> None:
+    """Write bytes to a file without a buffer, which may take a part at a time."""
+    while data:
+        data = data[file.write(data) :]
+
+
+def nameless(folder: str | os.PathLike[str], size: int) -> IO[bytes]:
+    """A file for this process alone, with its first `size` bytes reserved on the disk.
+
+    It ends with the process, also with one that is killed.
+    """
+    with explained(folder), ExitStack() as stack:
+        file = stack.enter_context(tempfile.TemporaryFile(buffering=0, dir=folder))
+        if not hasattr(os, "posix_fallocate"):  # macOS, Windows
+            for begin in range(0, size, PIECE):
+                write_all(file, memoryview(bytes(min(PIECE, size - begin))))
+        elif size:
+            os.posix_fallocate(file.fileno(), 0, size)
+        stack.pop_all()
+        return file
 
 
 @contextmanager

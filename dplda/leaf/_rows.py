@@ -9,7 +9,7 @@ from typing import IO
 
 import numpy as np
 
-from dplda.leaf._files import check_writable, written
+from dplda.leaf._files import check_writable, explained, written
 
 
 def collected(
@@ -30,7 +30,8 @@ def collected(
         begin = _write_header(file, first, 0)
         n_rows = 0
         for block in chain([first], each):
-            file.write(np.ascontiguousarray(block).data)
+            with explained(out):
+                file.write(np.ascontiguousarray(block).data)
             n_rows += len(block)
         end = _write_header(file, first, n_rows)
         assert end == begin, "NumPy leaves room for the number of rows"

@@ -15,12 +15,15 @@ until the end of the block, when the fitted attributes are set.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
 
 from dplda.leaf._calm import Calm, Word
+from dplda.leaf._files import nameless
 from dplda.leaf._messages import warn_user
 from dplda.privacy._accounting import grouped
 from dplda.privacy._events import MAX_COUNT, Event, repeated
@@ -40,6 +43,7 @@ TOPIC_DRAWS = MAX_WORDS * 2.0**-118
 TOTAL_VARIATION = (
     keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + TOPIC_DRAWS
 )
+MARK = 1 << 16  # bytes on a disk that a change of an entry needs for its journal
 TOO_MANY_WORDS = (
     f"a fit may draw at most {MAX_WORDS} random words; use fewer rounds, topics or "
     "words"
@@ -71,6 +75,8 @@ class Charge:
         Whether noise comes from a given seed.
     total_variation : float, default=TOTAL_VARIATION
         Distance of all noise from its ideal law.
+    kept : callable or None, default=None
+        Says which results remain if the block ends with an error.
 
     Attributes
     ----------
@@ -110,6 +116,7 @@ class Charge:
         ledger: Ledger | str | PathLike[str] | None = None,
         seeded: bool = False,
         total_variation: float = TOTAL_VARIATION,
+        kept: Callable[[], str] | None = None,
     ) -> None:
         self.plan: tuple[Step, ...] = tuple(plan)
         self.events: tuple[Event, ...] = tuple(event for _, event in self.plan)
@@ -122,8 +129,12 @@ class Charge:
         self._ledger = None if ledger is None else as_ledger(ledger)
         # no short cut: each recorder writes down what it sees
         answers = [each.charges(label, unit, self.plan) for each in recorders()]
+        self._kept = kept
         self._is_written = self._ledger is not None and all(answers)
         self._entry = 0
+        # on the disk of the ledger: a disk that is full when the charge should begin
+        # still takes the mark that it is canceled
+        self._room = ExitStack()
         self._has_begun = False
         self._calm = Calm()
         self._unclaimed = list(self.plan)
@@ -145,6 +156,8 @@ class Charge:
                 seeded=self.seeded,
             )
         try:
+            if self._is_written and ledger.path is not None:
+                self._room.enter_context(nameless(Path(ledger.path).parent, MARK))
             self.statement = _total_of(ledger)
             self.receipt = ledger.receipt
         except BaseException:
@@ -166,6 +179,7 @@ class Charge:
         if self._ledger is not None and self._is_written:
             self._ledger.begin_release(self._entry)
         self._has_begun = True
+        self._room.close()
 
     @property
     def has_begun(self) -> bool:
@@ -207,9 +221,10 @@ class Charge:
             self._give_back()
         elif error is not None:
             ledger = "" if self._ledger is None else f": {self._ledger}"
+            kept = "" if self._kept is None else f"; {self._kept()}"
             error.add_note(
                 f"{self._n_released} of {len(self.plan)} releases have begun, and the "
-                f"whole plan is spent{ledger}"
+                f"whole plan is spent{ledger}{kept}"
             )
         try:
             self._say(words, error)
@@ -235,6 +250,7 @@ class Charge:
         """Cancel the reservation; a failure to cancel must not hide the first error."""
         if self._ledger is None or not self._is_written:
             return
+        self._room.close()
         try:
             self._ledger.cancel(self._entry)
         except (OSError, ValueError) as problem:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -85,8 +85,9 @@ class Groups:
                     f"by[{name!r}] must have one group for each document, got {got}"
                 )
             # int64, whatever small integers a caller's codes are
-            places[name] = np.array(
-                [number.get(text, -1) for text in _group_texts(name, values)], np.int64
+            texts = _group_texts(name, values)
+            places[name] = np.fromiter(
+                (number.get(text, -1) for text in texts), np.int64, n_docs
             )
         known = np.all([place >= 0 for place in places.values()], axis=0)
         n_unknown = n_docs - int(known.sum())
@@ -269,7 +270,7 @@ def _checked_levels(name: object, levels: Iterable[str]) -> tuple[str, ...]:
     return groups
 
 
-def _group_texts(name: str, values: np.ndarray) -> list[str]:
+def _group_texts(name: str, values: np.ndarray) -> Iterator[str]:
     """The group of each document, an empty text for those without one. Private.
 
     It is a function of the document alone. A value whose text depends on other
@@ -288,4 +289,4 @@ def _group_texts(name: str, values: np.ndarray) -> list[str]:
             "Read the column as texts (dtype=str), or convert floats with "
             ".astype('Int64'), and dates with .dt.strftime"
         )
-    return [visible_text(value) if is_label(value) else "" for value in values]
+    return (visible_text(value) if is_label(value) else "" for value in values)

@@ -7,8 +7,9 @@ gets noise. ``docs/proofs_document.md`` has the proof.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import Matrix, check_counts
+from dplda.core._corpus import Matrix, Shards, are_shards, check_counts
 from dplda.core._private_fit import (
     guarantee_of_sum,
     noise_of_sum,
@@ -25,6 +26,7 @@ from dplda.core._private_fit import (
     sum_of_rows,
 )
 from dplda.core._texts import check_model, texts_in
+from dplda.leaf._messages import Progress, named
 from dplda.leaf._users import number_users, protected_unit
 from dplda.privacy import Guarantee, Ledger
 from dplda.privacy._charge import Charge, Step
@@ -213,20 +215,23 @@ class PaidCounts:
     def release(
         self,
         topics: BaseLDA,
-        X: Matrix,
+        X: sp.csr_matrix | Shards,
         places: Mapping[str, np.ndarray],
         user_ids: ArrayLike | None,
         charge: Charge,
         random_state: object,
+        progress: Progress,
     ) -> TopicCounts:
         """The counts of `topics`, which the same charge has released."""
         groups = self._groups
         step = groups.step
         unit = protected_unit(user_ids)
-        counted = check_counts(topics, X, reset=False)  # private
-        users = number_users(user_ids, counted.shape[0])  # private
-        rows = groups.rows(topics, counted, places, users)  # private
-        total = sum_of_rows(rows, self._mechanism, groups.norm)  # private
+        sums = (
+            sum_of_rows(groups.rows(topics, *part), self._mechanism, groups.norm)
+            for part in _parts(topics, X, places, user_ids, progress)
+        )  # private
+        # no unit is in two parts, and a sum of integers does not depend on the order
+        total = reduce(np.add, sums)  # private
         guarantee = guarantee_of_sum(
             self._mechanism, charge, step, groups.norm, self._delta, unit
         )
@@ -238,6 +243,33 @@ class PaidCounts:
             total, self._mechanism, charge, streams, step, groups.norm
         )  # public
         return counts_from(released, guarantee, groups, topics)
+
+
+def _parts(
+    topics: BaseLDA,
+    X: sp.csr_matrix | Shards,
+    places: Mapping[str, np.ndarray],
+    user_ids: ArrayLike | None,
+    progress: Progress,
+) -> Iterator[tuple[sp.csr_array, Mapping[str, np.ndarray], np.ndarray | None]]:
+    """Counts, groups and users of the documents of whole units, part by part; private.
+
+    `places` and `user_ids` have the order of the texts; shards put the documents of a
+    user together.
+    """
+    n_docs = X.shape[0]
+    users = number_users(user_ids, n_docs)
+    if not are_shards(X):
+        yield check_counts(topics, X, reset=False), places, users
+        return
+    order = np.arange(n_docs) if users is None else np.argsort(users, kind="stable")
+    begin = 0
+    for shard, counts in zip(progress.during(X.shards, named("counting groups")), X):
+        rows = order[begin : begin + counts.shape[0]]
+        begin += len(rows)
+        own = {by: place[rows] for by, place in places.items()}
+        of_units = None if users is None else shard.users()
+        yield check_counts(topics, counts, reset=False), own, of_units
 
 
 def counts_from(

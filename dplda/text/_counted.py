@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import chain, islice, repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,6 +24,8 @@ from dplda.core._splitter import (
     kept_ptr,
 )
 from dplda.datasets import CountShards, write_shards
+from dplda.datasets._shards import narrowed
+from dplda.document._shards import InProcess
 from dplda.leaf._checks import LARGEST_INTEGER
 from dplda.leaf._messages import Progress, named
 from dplda.leaf._users import number_users
@@ -60,6 +62,8 @@ class Counted:
         Whether a document has a word, which may be a stop word.
     users : ndarray of shape (n_docs,) or None
         Number of the user of each document, in order of occurrence.
+    shards : CountShards or None
+        The counts, if they are in files.
 
     Raises
     ------
@@ -102,15 +106,15 @@ class Counted:
             return Entries(number[counts], times[counts], kept_ptr(ptr, counts))
 
         self._files = ExitStack()
-        self._shards: CountShards | None = None
+        self.shards: CountShards | None = None
         self._entries = _joined([])
         try:
             self._keep(map(counted, in_blocks(documents)), user_ids)
             self.terms = list(islice(numbers, n_stop, None))
             self._written = np.concatenate(forms)
             self.n_docs = len(self._entries.ptr) - 1
-            if self._shards is not None:
-                self.n_docs = self._shards.shape[0]
+            if self.shards is not None:
+                self.n_docs = self.shards.shape[0]
             self.users = number_users(user_ids, self.n_docs)
         except BaseException:
             self.close()
@@ -128,14 +132,11 @@ class Counted:
             n_entries += len(block.number)
             if n_entries > IN_MEMORY:
                 rows = map(_matrix, chain(held, blocks))
-                self._shards = write_shards(rows, self._new("all"), user_ids=user_ids)
+                folder = TemporaryDirectory(prefix="dplda-")
+                path = Path(self._files.enter_context(folder), "counts")
+                self.shards = write_shards(rows, path, user_ids=user_ids)
                 return
         self._entries = _joined(held)
-
-    def _new(self, name: str) -> str:
-        """A new folder, which `close` deletes."""
-        folder = TemporaryDirectory(prefix="dplda-")
-        return str(Path(self._files.enter_context(folder), name))
 
     def close(self) -> None:
         """Delete the files."""
@@ -146,7 +147,7 @@ class Counted:
 
         None stands for a unit for each document. `step` names the purpose of the pass.
         """
-        parts = [None] if self._shards is None else self._shards.shards
+        parts = [None] if self.shards is None else self.shards.shards
         for shard in self._progress.during(parts, named(step)):
             if shard is None:
                 yield self._entries, self.users
@@ -172,8 +173,12 @@ class Counted:
 
     def matrix(self, vocabulary: Mapping[str, int]) -> sp.csr_matrix:
         """Counts of the terms of a vocabulary, (n_docs, n_terms)."""
-        parts = list(self._columns(vocabulary))
-        if self._shards is None:
+        column = self._column(vocabulary)
+        parts = [
+            columns_of(entries, column, len(vocabulary))
+            for entries, _ in self._parts("counting words")
+        ]
+        if self.shards is None:
             return parts[0]
         X = sp.vstack(parts, format="csr")
         if self.users is None:
@@ -182,19 +187,32 @@ class Counted:
         row[np.argsort(self.users, kind="stable")] = np.arange(self.n_docs)
         return X[row]
 
-    def in_shards(self, vocabulary: Mapping[str, int]) -> CountShards | None:
-        """Counts of the terms of a vocabulary in files; None if memory holds them."""
-        if self._shards is None:
-            return None
-        users = None if self.users is None else np.sort(self.users)
-        return write_shards(
-            self._columns(vocabulary), self._new("chosen"), user_ids=users
-        )
+    def reserve_room(self, n_components: int, *, keeps_weights: bool) -> None:
+        """Reserve what a fit of topics to the shards will write, as `InProcess` does.
 
-    def _columns(self, vocabulary: Mapping[str, int]) -> Iterator[sp.csr_matrix]:
-        column = np.array(list(map(vocabulary.get, self.terms, repeat(-1))), np.int64)
-        for entries, _ in self._parts("counting words"):
-            yield columns_of(entries, column, len(vocabulary))
+        The fit may then be paid for: the disk cannot be full after it.
+        """
+        if self.shards is not None:
+            engine = InProcess.with_room(
+                self.shards, n_components, keeps_weights=keeps_weights
+            )
+            self.shards = self.shards.on(self._files.enter_context(closing(engine)))
+
+    def narrow(self, vocabulary: Mapping[str, int]) -> CountShards:
+        """Counts of the terms of a vocabulary, in the place of the shards of all."""
+        assert self.shards is not None
+        column = self._column(vocabulary)
+
+        def columns(X: sp.csr_array) -> sp.csr_matrix:
+            entries = Entries(X.indices, X.data, X.indptr)
+            return columns_of(entries, column, len(vocabulary))
+
+        self.shards = narrowed(self.shards, len(vocabulary), columns, self._progress)
+        return self.shards
+
+    def _column(self, vocabulary: Mapping[str, int]) -> NDArray[np.int64]:
+        """The column of each term; -1 stands for a term without one."""
+        return np.array(list(map(vocabulary.get, self.terms, repeat(-1))), np.int64)
 
     def copies(self) -> tuple[int, int]:
         """How many texts are duplicates, and how many others differ only in digits."""

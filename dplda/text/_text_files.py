@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from dplda.leaf._checks import LARGEST_INTEGER
 from dplda.leaf._files import check_unpacked, largest_size, opened
@@ -40,6 +40,7 @@ KINDS = {
 ALLOWED = (
     "a folder of text files (.txt), or .csv, .tsv, .json, .jsonl, .ndjson or .parquet"
 )
+T = TypeVar("T")
 PARQUET_ROWS = 32  # that are read at a time
 
 
@@ -88,18 +89,18 @@ class Place:
         self.here = int
 
 
-class Estimated:
+class Estimated(Generic[T]):
     """Items that estimate by a finished share how many are left (PEP 424)."""
 
-    def __init__(self, items: Iterator[str], share: Callable[[], float]) -> None:
+    def __init__(self, items: Iterator[T], share: Callable[[], float]) -> None:
         self._items = items
         self._share = share
         self._n_read = 0
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[T]:
         return self
 
-    def __next__(self) -> str:
+    def __next__(self) -> T:
         item = next(self._items)
         self._n_read += 1
         return item

@@ -369,6 +369,9 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             warn_of_copies(counted)
             if choice is not None:
                 totals = words._count(counted, choice)  # private
+            counted.reserve_room(
+                topics.n_components, keeps_weights=not topics._infers_anew
+            )
             charge.begin()
             self._forget()
             self.vectorizer_ = words
@@ -389,10 +392,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 seed = self.random_state
                 if seed is not None:  # larger than those of words and topics
                     seed = 2**31 + int(check_random_state(seed).randint(2**30))
-                # whole, and in the order of texts, as their groups are
-                X = counted.matrix(words.vocabulary_)  # private
                 self.counts_ = groups.release(
-                    topics, X, places, user_ids, charge, seed
+                    topics, X, places, user_ids, charge, seed, progress
                 )  # public
 
     def fit_transform(
@@ -819,9 +820,9 @@ def columns(
     words: CountVectorizer | PrivateCountVectorizer, counted: Counted
 ) -> sp.csr_matrix | CountShards:
     """Counts of the words, in shards if there are many; private."""
-    shards = counted.in_shards(words.vocabulary_)
-    if shards is None:
+    if counted.shards is None:
         return columns_of(counted, words.vocabulary_)
+    shards = counted.narrow(words.vocabulary_)
     known = [np.asarray(X.sum(axis=1)).ravel() for X in shards]
     warn_of_coverage(np.concatenate(known), counted.n_tokens)
     return shards
