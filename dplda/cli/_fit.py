@@ -217,6 +217,8 @@ def shares(
 
 
 def _fit(options: argparse.Namespace) -> int:
+    from dplda.text._topic_model import parts_of  # not for options and --help
+
     groups = _checked(options)
     for_counts, for_fit = shares(options, [*groups])
     public: list[str] = []
@@ -235,7 +237,7 @@ def _fit(options: argparse.Namespace) -> int:
         verbose=int(is_shown(options)),
     )
     try:  # a wrong option or file is an error before anything is charged
-        model._steps()
+        parts_of(model)
         if options.example:
             private = _example()
         else:

@@ -81,12 +81,20 @@ def pipeline_guarantee(pipeline: Pipeline) -> Guarantee:
     >>> round(pipeline_guarantee(pipeline.fit(texts)).epsilon, 1)
     2.3
     """
-    return combined_guarantee(pipeline)
+    pipeline = _checked_pipeline(pipeline)
+    return guarantee_of_steps(
+        list(_all_steps(pipeline)), is_straight=_is_straight(pipeline)
+    )
 
 
-def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Guarantee:
-    """`pipeline_guarantee`; with `seeds_differ`, steps may be seeded."""
-    steps = list(_all_steps(_checked_pipeline(pipeline)))
+def guarantee_of_steps(
+    steps: Sequence[Step], *, is_straight: bool = True, seeds_differ: bool = False
+) -> Guarantee:
+    """The guarantee of fitted steps with these names, together.
+
+    `is_straight`: each step reads the columns of the step before it. `seeds_differ`:
+    the noise of several seeded steps does not cancel.
+    """
     private = [(name, step) for name, step in steps if hasattr(step, "privacy_")]
     others = [(name, step) for name, step in steps if not hasattr(step, "privacy_")]
     parts: list[Guarantee] = [step.privacy_ for _, step in private]
@@ -101,9 +109,8 @@ def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Gua
     assumptions = [sentence for part in parts for sentence in part.assumptions]
     origins = _origins_of_words(others)
     origins += [origin for part in parts for origin in part.provenance]
-    if _is_straight(pipeline):
-        # Each step reads the columns of the step before it. A private choice of words
-        # replaces the assumption that columns are public.
+    if is_straight:
+        # a private choice of words replaces the assumption that columns are public
         if any(_chose_words(step) for _, step in private):
             assumptions = [each for each in assumptions if each != COLUMNS]
         origins = _known(origins)

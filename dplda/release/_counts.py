@@ -46,7 +46,7 @@ _FIELDS = {
 WITHOUT_GROUPS = MappingProxyType({"all": ("all",)})
 
 
-# of seeded counts of the fit itself, which `combined_guarantee` may add up
+# of seeded counts of the fit itself, which `added_up` may add up
 OWN_SEED = ("counts", "in one charge with the fit, from a seed of their own")
 
 
