@@ -258,8 +258,12 @@ def gaussian_noise(
         return NoNoise()
     gaussian = shares.gaussian
     if epsilon is not None:
+
+        def plan_of(multiplier: float) -> list[Event]:
+            return [gaussian(multiplier).event] * n_rounds + [*others]
+
         noise_multiplier = calibrate(
-            lambda m: [*[gaussian(m).event] * n_rounds, *others],
+            plan_of,
             float(epsilon),
             float(delta),
             total_variation=shares.total_variation,

@@ -182,11 +182,10 @@ class Training:
         """The charge of this call alone, for its ``with`` block."""
         seeded = self.streams.seeded
         warn_if_seeded(type(self.model).__name__, seeded and not self.budget.exact)
-        unit = self.unit if user_ids is None else charged_unit(user_ids, self.unit)
         return charge_of(
             self.model,
             self.plan,
-            unit=unit,
+            unit=charged_unit(user_ids, self.unit),
             seeded=seeded,
             sums=self.sums,
             is_first=self.paid.own is None,

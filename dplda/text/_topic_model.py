@@ -429,16 +429,17 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
 
     def _doc_topics(self, raw_documents: Iterable[str]) -> Iterator[np.ndarray]:
         """Shares of the topics in blocks of texts; private."""
-        words = self.vectorizer_
-        is_given = isinstance(words, CountVectorizer)
-        splitter = splitter_of(words)
-        known, n_tokens = [], 0
+        vectorizer = self.vectorizer_
+        known = []
+        n_tokens = 0
         texts = column_of(raw_documents)
-        for X, n_words in count_blocks(texts, splitter, words.vocabulary_):
+        for X, n_words in count_blocks(
+            texts, splitter_of(vectorizer), vectorizer.vocabulary_
+        ):
             known.append(np.asarray(X.sum(axis=1)).ravel())
             n_tokens += n_words
             yield self.model_.transform(X)
-        if not is_given:
+        if isinstance(vectorizer, PrivateCountVectorizer):
             warn_of_coverage(np.concatenate(known), n_tokens)
 
     def score(self, raw_documents: Iterable[str], y: Any = None) -> float:
@@ -461,10 +462,10 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
 
     def _counts(self, raw_documents: Iterable[str]) -> Any:
         """Counts of texts; private."""
-        words = self.vectorizer_
-        if isinstance(words, PrivateCountVectorizer):
-            return words.transform(raw_documents)
-        return transformed(words, column_of(raw_documents))
+        vectorizer = self.vectorizer_
+        if isinstance(vectorizer, PrivateCountVectorizer):
+            return vectorizer.transform(raw_documents)
+        return transformed(vectorizer, column_of(raw_documents))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write words, topics and guarantee to a file that may be published.
