@@ -192,8 +192,8 @@ class Training:
         )
 
     @property
-    def own(self) -> Guarantee:
-        """What a model that this call has fitted costs its own documents alone."""
+    def own_cost(self) -> Guarantee:
+        """What the fitted model costs the documents of this call, and no others."""
         return self.model._paid.own
 
     def check_size(self, n_words: int) -> None:
@@ -451,20 +451,20 @@ class Training:
         """Set the fitted attributes: the model of the rounds so far."""
         model = self.model
         result = finish(table, model.topic_word_prior, n_jobs=model.n_jobs)
-        own = self._guarantee(schedule, charge)
-        own = cut_short(own, table.n_rounds, self.n_done + self.n_rounds)
+        cost = self._guarantee(schedule, charge)
+        cost = cut_short(cost, table.n_rounds, self.n_done + self.n_rounds)
         instead = result["_instead"]
         if isinstance(instead, str):
-            own = replace(own, provenance=(*own.provenance, ("topics", instead)))
+            cost = replace(cost, provenance=(*cost.provenance, ("topics", instead)))
         earlier = self.paid.earlier
         publish(
             model,
-            own if earlier is None else guarantee_of_both(own, earlier),
+            cost if earlier is None else guarantee_of_both(cost, earlier),
             **result,
             n_iter_=table.n_rounds,
             noise_multiplier_=self.budget.noise_multiplier,
             _released=table,
-            _paid=Paid(own, earlier),
+            _paid=Paid(cost, earlier),
         )
 
     def _guarantee(self, schedule: list[Round], charge: Charge) -> Guarantee:

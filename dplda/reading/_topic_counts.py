@@ -186,6 +186,8 @@ class PaidCounts:
         As in `private_topic_counts`.
     epsilon, delta : float
         The cost of the counts.
+    random_state : object, default=None
+        As in `private_topic_counts`.
     """
 
     def __init__(
@@ -195,10 +197,12 @@ class PaidCounts:
         *,
         epsilon: float,
         delta: float,
+        random_state: object = None,
     ) -> None:
         self._groups = groups
         self._by = by
         self._delta = delta
+        self._random_state = random_state
         self._mechanism = noise_of_sum(epsilon, delta, "counts_epsilon")  # public
 
     @property
@@ -217,7 +221,6 @@ class PaidCounts:
         places: Mapping[str, np.ndarray],
         user_ids: ArrayLike | None,
         charge: Charge,
-        random_state: object,
     ) -> TopicCounts:
         """The counts of `topics`, which the same charge has released."""
         groups = self._groups
@@ -233,7 +236,7 @@ class PaidCounts:
         if charge.seeded:
             provenance = (*guarantee.provenance, OWN_SEED)
             guarantee = replace(guarantee, provenance=provenance)
-        streams = Streams.from_random_state(random_state)  # secret
+        streams = Streams.from_random_state(self._random_state)  # secret
         released = release_total(
             total, self._mechanism, charge, streams, step, groups.norm
         )  # public

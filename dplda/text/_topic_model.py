@@ -47,6 +47,7 @@ from dplda.leaf._messages import Progress, named, warn_user
 from dplda.leaf._rows import collected
 from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
 from dplda.privacy import Guarantee, NonPrivate, split_epsilon
+from dplda.privacy._charge import Step
 from dplda.reading._displays import TopicRow, list_topics
 from dplda.reading._groups import groups_of
 from dplda.reading._topic_counts import PaidCounts
@@ -69,7 +70,14 @@ class Parts(NamedTuple):
 
     words: WordsOfTexts
     training: Training  # of the topic model
-    earlier: Guarantee | None  # of the fit whose words and counts are kept
+    counting: PaidCounts | None = None  # of texts by topic and group
+    earlier: Guarantee | None = None  # of the fit whose words and counts are kept
+
+    @property
+    def plans(self) -> list[Sequence[Step]]:
+        """The releases of each part that has any, and draws from its own streams."""
+        counts = () if self.counting is None else self.counting.plan
+        return [plan for plan in (self.words.plan, self.training.plan, counts) if plan]
 
 
 class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimator):
@@ -317,22 +325,20 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             most_groups=most_groups,
             has_users=user_ids is not None,
         )  # public
-        counting = PaidCounts(groups, by, epsilon=counts_epsilon, delta=self.delta)
-        self._fit(raw_documents, user_ids, parts, counting)
+        seed = self.random_state
+        if seed is not None:  # larger than those of words and topics
+            seed = 2**31 + int(check_random_state(seed).randint(2**30))
+        counting = PaidCounts(
+            groups, by, epsilon=counts_epsilon, delta=self.delta, random_state=seed
+        )
+        self._fit(raw_documents, user_ids, parts._replace(counting=counting))
         return self.counts_
 
-    def _fit(
-        self,
-        raw_documents: Any,
-        user_ids: Any,
-        parts: Parts,
-        counting: PaidCounts | None = None,
-    ) -> None:
-        """Choose the words, find the topics, and count texts if `counting` is given."""
-        words, training, earlier = parts  # public
+    def _fit(self, raw_documents: Any, user_ids: Any, parts: Parts) -> None:
+        """Choose the words, find the topics, and count the texts, as planned."""
+        words, training, counting, earlier = parts  # public
         model = training.model
-        plan = [*words.plan, *training.plan]  # public
-        plan += [] if counting is None else counting.plan
+        plan = [step for of_part in parts.plans for step in of_part]  # public
         has_noise = any(not isinstance(event, NonPrivate) for _, event in plan)
         seeded = self.random_state is not None and has_noise
         warn_if_seeded(type(self).__name__, seeded)
@@ -345,8 +351,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 plan,
                 unit=charged_unit(user_ids),
                 seeded=seeded,
-                # of the topics, of the words, and of the counts
-                n_streams=1 + bool(words.plan) + (counting is not None),
+                n_streams=len(parts.plans),
             ) as charge,
             closing(
                 Counted(
@@ -357,18 +362,17 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 )
             ) as counted,  # private
         ):
-            if isinstance(words, GivenWords):
-                self._use_public_texts(model, words.vectorizer)
-                self._use_word_vectors(model, words.vectorizer)
-                n_words = len(words.vectorizer.vocabulary_)
-                public_words = training.public_words(n_words)  # public
             refuse_few(words, counted)
-            places = {}
             if counting is not None:
                 places = counting.places(counted.n_docs)  # private
             warn_of_copies(counted)
             if isinstance(words, Choice):
                 weights = words.weigh(counted)  # private
+            else:
+                self._use_public_texts(model, words.vectorizer)
+                self._use_word_vectors(model, words.vectorizer)
+                n_words = len(words.vectorizer.vocabulary_)
+                public_words = training.public_words(n_words)  # public
             charge.begin()  # the price is spent from here on
             self._forget()
             self.vectorizer_ = words.vectorizer
@@ -389,9 +393,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             if counting is not None:
                 # whole, and in the order of texts, as their groups are
                 X = counted.matrix(vocabulary)  # private
-                seed = self._seed_of_counts()
                 self.counts_ = counting.release(
-                    model, X, places, user_ids, charge, seed
+                    model, X, places, user_ids, charge
                 )  # public
 
     def fit_transform(
@@ -627,12 +630,6 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         source = self._source
         return load_word_vectors(words, None if isinstance(source, str) else source)
 
-    def _seed_of_counts(self) -> int | None:
-        """The seed of the noise of counts, larger than those of words and topics."""
-        if self.random_state is None:
-            return None
-        return 2**31 + int(check_random_state(self.random_state).randint(2**30))
-
     @property
     def _source(self) -> Any:
         """Where vectors of words come from.
@@ -666,7 +663,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         ]
         both = guarantee_of_steps(steps, seeds_differ=True)
         if earlier is not None:
-            cost = guarantee_of_both(training.own, earlier)
+            cost = guarantee_of_both(training.own_cost, earlier)
             both = dataclasses.replace(
                 both,
                 epsilon=cost.epsilon,
@@ -722,12 +719,13 @@ def parts_of(
     model = estimator._topic_model(for_topics, seeds[1])
     if earlier is not None:
         training = Training.of(model, unit, earlier=earlier.model_)
-        vectorizer = earlier.vectorizer_
-        return Parts(checked_words(vectorizer, training), training, earlier.privacy_)
+        words = checked_words(earlier.vectorizer_, training)
+        return Parts(words, training, earlier=earlier.privacy_)
     training = Training.of(model, unit)
     vectorizer = estimator._vectorizer(for_words, seeds[0])
-    if not isinstance(vectorizer, PrivateCountVectorizer):
-        return Parts(checked_words(vectorizer, training), training, None)
+    if isinstance(vectorizer, CountVectorizer):  # of given words
+        return Parts(checked_words(vectorizer, training), training)
+    # the words will be chosen, at most `max_features`
     if model.prior_components is not None:
         raise ValueError(
             "prior_components has a column for each word, and the words are not "
@@ -738,7 +736,7 @@ def parts_of(
     choice = Choice.of(vectorizer, unit)
     if estimator._source is not None and choice.candidates:
         estimator._vectors(choice.candidates)  # refuses vectors of other words
-    return Parts(choice, training, None)
+    return Parts(choice, training)
 
 
 def checked_words(vectorizer: Any, training: Training) -> GivenWords:
