@@ -17,19 +17,19 @@ from sklearn.base import BaseEstimator
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Matrix, check_counts
-from dplda.core._private_fit import (
-    guarantee_of_sum,
-    noise_of_sum,
-    release_sum,
-    release_total,
-    sum_of_rows,
-)
 from dplda.core._texts import check_model, texts_in
 from dplda.leaf._users import number_users, protected_unit
 from dplda.privacy import Guarantee, Ledger
 from dplda.privacy._charge import Charge, Step
+from dplda.privacy._mechanisms import sum_clipped
 from dplda.privacy._streams import Streams
 from dplda.reading._groups import Groups, groups_of
+from dplda.reading._noisy_sum import (
+    guarantee_of_sum,
+    noise_of_sum,
+    release_sum,
+    release_total,
+)
 from dplda.release._counts import OWN_SEED, TopicCounts, digest_of
 from dplda.release._released_model import ReleasedModel
 
@@ -229,7 +229,8 @@ class PaidCounts:
         counted = check_counts(topics, X, reset=False)  # private
         users = number_users(user_ids, counted.shape[0])  # private
         rows = groups.rows(topics, counted, places, users)  # private
-        total = sum_of_rows(rows, self._mechanism, groups.norm)  # private
+        # One unit moves the sum by at most the radius in L2, as in `release_sum`.
+        total = sum_clipped(rows, groups.norm, self._mechanism.radius)  # private
         guarantee = guarantee_of_sum(
             self._mechanism, charge, step, groups.norm, self._delta, unit
         )
