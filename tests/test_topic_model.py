@@ -34,7 +34,7 @@ from dplda.privacy import (
     split_epsilon,
 )
 from dplda.privacy.mechanisms import Curator
-from dplda.text._topic_model import what_to_expect
+from dplda.text._parts import what_to_expect
 
 ABC = "abcdefghijklmnopqrstuvwxyz"
 GLOSSES = load_wordnet_glosses()

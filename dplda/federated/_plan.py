@@ -33,7 +33,7 @@ from dplda.privacy import epsilon_of
 from dplda.privacy._charge import Step
 from dplda.text._choice import selection_of
 from dplda.text._count_vectorizer import PrivateCountVectorizer
-from dplda.text._topic_model import split_budget
+from dplda.text._parts import split_budget
 
 MODELS: dict[str, type[DocumentLDA]] = {
     "SubLDA": SubLDA,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -223,9 +223,6 @@ class GivenWords:
     plan: tuple[Step, ...] = ()  # nothing is released
 
 
-WordsOfTexts: TypeAlias = Choice | GivenWords
-
-
 def selection_of(
     vectorizer: PrivateEstimator, shares: Shares = ALONE.shares
 ) -> Selection:
@@ -270,7 +267,7 @@ def checked_candidates(
 # ---- texts that were read ------------------------------------------------------------
 
 
-def refuse_few(words: WordsOfTexts, counted: Counted) -> None:
+def refuse_few(words: Choice | GivenWords, counted: Counted) -> None:
     """Refuse texts without topics; errors quote neither text nor id."""
     known = "words"
     found = counted.has_words

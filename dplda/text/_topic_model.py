@@ -5,18 +5,17 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, clone
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from dplda.core._corpus import are_shards, public_tables, warn_of_coverage
+from dplda.core._corpus import are_shards, warn_of_coverage
 from dplda.core._pipeline import guarantee_of_steps
 from dplda.core._private_fit import (
     PRIVACY_CONSTRAINTS,
@@ -24,30 +23,21 @@ from dplda.core._private_fit import (
     PrivateEstimator,
     Promise,
     charge_of,
-    exactly_one,
     guarantee_of_both,
     publish,
     warn_if_seeded,
 )
 from dplda.core._signal import MEANING, NOT_TESTED, is_tested
-from dplda.core._splitter import Splitter, count_blocks, forms_of, transformed
+from dplda.core._splitter import count_blocks, transformed
 from dplda.core._texts import each_text
-from dplda.core._words import counter_of, language_of, letters, rule_of
-from dplda.datasets._word_vectors import SOURCE, check_source, load_word_vectors
-from dplda.datasets._words import language_words
+from dplda.datasets._word_vectors import SOURCE
 from dplda.document._document_lda import DocumentLDA
-from dplda.document._plan import Plan, plan
-from dplda.document._public_prior import public_prior
-from dplda.document._public_words import PublicWords
-from dplda.document._sublda import SubLDA
-from dplda.document._training import Training
 from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import HasMethods, StrOptions
-from dplda.leaf._messages import Progress, named, warn_user
+from dplda.leaf._messages import Progress, named
 from dplda.leaf._rows import collected
 from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
-from dplda.privacy import Guarantee, NonPrivate, split_epsilon
-from dplda.privacy._charge import Step
+from dplda.privacy import NonPrivate
 from dplda.reading._displays import TopicRow, list_topics
 from dplda.reading._groups import groups_of
 from dplda.reading._topic_counts import PaidCounts
@@ -55,29 +45,13 @@ from dplda.release._counts import TopicCounts
 from dplda.release._release import release_bytes, save_release
 from dplda.text._choice import (
     Choice,
-    GivenWords,
-    WordsOfTexts,
     columns_or_shards,
     refuse_few,
     warn_of_copies,
 )
 from dplda.text._count_vectorizer import OfTexts, PrivateCountVectorizer, column_of
 from dplda.text._counted import Counted
-
-
-class Parts(NamedTuple):
-    """What a fit does, fixed before it reads texts; public except for its streams."""
-
-    words: WordsOfTexts
-    training: Training  # of the topic model
-    counting: PaidCounts | None = None  # of texts by topic and group
-    earlier: Guarantee | None = None  # of the fit whose words and counts are kept
-
-    @property
-    def plans(self) -> list[Sequence[Step]]:
-        """The releases of each part that has any, and draws from its own streams."""
-        counts = () if self.counting is None else self.counting.plan
-        return [plan for plan in (self.words.plan, self.training.plan, counts) if plan]
+from dplda.text._parts import Parts, parts_of, splitter_of
 
 
 class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimator):
@@ -269,6 +243,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             for each text. Nothing is charged then. Also if no word was chosen; this
             charge stands.
         """
+        if earlier is not None:
+            check_earlier(earlier)
         parts = parts_of(self, protected_unit(user_ids), earlier)  # public
         self._fit(raw_documents, user_ids, parts)
         return self
@@ -336,7 +312,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
 
     def _fit(self, raw_documents: Any, user_ids: Any, parts: Parts) -> None:
         """Choose the words, find the topics, and count the texts, as planned."""
-        words, training, counting, earlier = parts  # public
+        words, training, inputs, counting, _ = parts  # public
         model = training.model
         plan = [step for of_part in parts.plans for step in of_part]  # public
         has_noise = any(not isinstance(event, NonPrivate) for _, event in plan)
@@ -369,18 +345,17 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             if isinstance(words, Choice):
                 weights = words.weigh(counted)  # private
             else:
-                self._use_public_texts(model, words.vectorizer)
-                self._use_word_vectors(model, words.vectorizer)
-                n_words = len(words.vectorizer.vocabulary_)
-                public_words = training.public_words(n_words)  # public
+                public_words = inputs.give(training, words.vectorizer)  # public
             charge.begin()  # the price is spent from here on
             self._forget()
             self.vectorizer_ = words.vectorizer
             if isinstance(words, Choice):
                 words.release(weights, charge)  # public
                 with interruptible():
-                    public_words = self._public_words(training)  # public
-            vocabulary = self.vectorizer_.vocabulary_  # public
+                    public_words = inputs.give_what_works(
+                        training, words.vectorizer
+                    )  # public
+            vocabulary = words.vectorizer.vocabulary_  # public
             with interruptible():
                 X = columns_or_shards(counted, vocabulary)  # private
             try:
@@ -389,7 +364,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 training.run_paid(X, users, charge, public_words)  # public
             finally:
                 if hasattr(model, "components_"):
-                    self._publish(training, earlier)
+                    self._publish(parts)
             if counting is not None:
                 # whole, and in the order of texts, as their groups are
                 X = counted.matrix(vocabulary)  # private
@@ -514,156 +489,22 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    @property
-    def _is_chosen(self) -> bool:
-        """Whether the words are chosen from the texts, and not given."""
-        return self.vocabulary is None or isinstance(self.vocabulary, str)
-
-    def _shares(self) -> tuple[float, float]:
-        """Epsilon of the words and of the topics."""
-        epsilon = self.epsilon
-        if not self._is_chosen:
-            return 0.0, epsilon
-        if epsilon == np.inf:
-            return epsilon, epsilon
-        return split_budget(epsilon, self.delta)
-
-    def _vectorizer(
-        self, epsilon: float, seed: int | None
-    ) -> CountVectorizer | PrivateCountVectorizer:
-        """The vectorizer: of given words, or one that chooses them for `epsilon`."""
-        stop_words = self._stop_words()
-        if self._is_chosen:
-            return PrivateCountVectorizer(
-                epsilon=epsilon,
-                delta=self.delta,
-                candidates=self.vocabulary,
-                token_pattern=letters(language_of(self.vocabulary)),
-                max_features=self.max_features,
-                random_state=seed,
-                stop_words=stop_words,
-            )
-        if not all(isinstance(word, str) for word in self.vocabulary):
-            raise ValueError("vocabulary must hold words (str); leave out other values")
-        given = given_words(self.vocabulary, stop_words)
-        return given.fit([])  # a fit to no text checks that words differ
-
-    def _topic_model(self, epsilon: float, seed: int | None) -> DocumentLDA:
-        """The topic model of a fit, with its share of the budget."""
-        expected = self._expected(epsilon)  # warns of too many topics, and of delta
-        n_components = self.n_components
-        if expected is not None and n_components == "auto":
-            n_components = expected.recommended_components
-        model = SubLDA() if self.model is None else clone(self.model)
-        model.set_params(
-            n_components=n_components,
-            epsilon=epsilon,
-            delta=self.delta,
-            ledger=None,
-            n_jobs=self.n_jobs,
-            random_state=seed,
-            verbose=self.verbose,
-            word_vectors=None,
-        )
-        if model.noise_multiplier is not None:
-            raise ValueError(
-                "model must leave noise_multiplier=None, got "
-                f"{model.noise_multiplier}: epsilon states the budget of words "
-                "and topics together"
-            )
-        model._validate_params()
-        return model
-
-    def _expected(self, for_topics: float) -> Plan | None:
-        """What to expect of `expected_n_docs` texts; None without that number."""
-        n_docs = self.expected_n_docs
-        is_auto = self.n_components == "auto"
-        if n_docs is None and is_auto:
-            raise ValueError(
-                "n_components='auto' needs expected_n_docs, a public guess of the "
-                "number of texts, or of users; give it, or a number of topics"
-            )
-        if n_docs is None or (self.epsilon == np.inf and not is_auto):
-            return None
-        return plan(
-            n_docs=n_docs,
-            epsilon=for_topics,
-            delta=self.delta,
-            n_components=2 if is_auto else self.n_components,
-            n_words=self.max_features if self._is_chosen else len(self.vocabulary),
-            word_vectors=self._source is not None,
-        )
-
     def _forget(self) -> None:
         """Drop the model of an earlier fit, which has other words."""
         for name in [*vars(self)]:
             if name.endswith("_") and not name.startswith("_"):
                 delattr(self, name)
 
-    def _public_words(self, training: Training) -> PublicWords | None:
-        """What is known of the chosen words; what fails is left out: they are paid."""
-        with warned_without("public_texts"):
-            self._use_public_texts(training.model, self.vectorizer_)
-        with warned_without("word_vectors"):
-            self._use_word_vectors(training.model, self.vectorizer_)
-        return training.public_words(len(self.vectorizer_.vocabulary_))
-
-    def _use_public_texts(self, model: DocumentLDA, vectorizer: Any) -> None:
-        """Give the topic model a prior of public texts, if there are any."""
-        if self.public_texts is not None:
-            prior = public_prior(
-                self.public_texts,
-                n_components=model.n_components,
-                vocabulary=vectorizer,
-                n_jobs=self.n_jobs,
-                random_state=model.random_state,
-            )
-            model.set_params(prior_components=prior)
-
-    def _use_word_vectors(self, model: DocumentLDA, vectorizer: Any) -> None:
-        """Give the topic model what words mean, if it is known."""
-        if self._source is not None:
-            model.set_params(word_vectors=self._vectors(vectorizer))
-
-    def _vectors(self, words: Any) -> np.ndarray:
-        """What public words mean."""
-        source = self._source
-        return load_word_vectors(words, None if isinstance(source, str) else source)
-
-    @property
-    def _source(self) -> Any:
-        """Where vectors of words come from.
-
-        "en" is the embedded table, and None is without.
-        """
-        if not isinstance(self.word_vectors, str):
-            return self.word_vectors
-        is_english = isinstance(self.vocabulary, str) and self.vocabulary == "en"
-        return "en" if is_english or self.word_vectors == "en" else None
-
-    def _stop_words(self) -> list[str] | None:
-        """Public words that do not count."""
-        words = self.stop_words
-        if words == "auto":
-            words = (
-                language_words(self.vocabulary)[1]
-                if isinstance(self.vocabulary, str)
-                else None
-            )
-        return None if words is None else sorted(words)
-
-    def _publish(self, training: Training, earlier: Guarantee | None) -> None:
-        """Set the fitted attributes of both steps, with one guarantee.
-
-        `earlier` is the guarantee of the fit whose words and counts are in this model.
-        """
-        model = training.model
+    def _publish(self, parts: Parts) -> None:
+        """Set the fitted attributes, with one guarantee for words and topics."""
+        model = parts.training.model
+        earlier = parts.earlier
         steps = [
             (type(step).__name__.lower(), step) for step in (self.vectorizer_, model)
         ]
         both = guarantee_of_steps(steps, seeds_differ=True)
         if earlier is not None:
-            cost = guarantee_of_both(training.own_cost, earlier)
+            cost = guarantee_of_both(parts.training.own_cost, earlier)
             both = dataclasses.replace(
                 both,
                 epsilon=cost.epsilon,
@@ -675,7 +516,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 ),
             )
         inputs = dict(both.provenance)
-        if isinstance(self._source, str) and "word vectors" in inputs:
+        if isinstance(parts.inputs.source, str) and "word vectors" in inputs:
             inputs["word vectors"] = SOURCE
         publish(
             self,
@@ -694,108 +535,6 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         )
 
 
-def parts_of(
-    estimator: PrivateTopicModel, unit: str = "document", earlier: Any = None
-) -> Parts:
-    """The words and the topics of a fit, with their shares of the budget.
-
-    Whatever can be refused before texts are read is refused here.
-    """
-    estimator._validate_params()
-    exactly_one(type(estimator).__name__, epsilon=estimator.epsilon)
-    if estimator.public_texts is not None:
-        public_texts = column_of(estimator.public_texts, "public_texts")
-        list(each_text("public_texts", public_texts))
-    if not isinstance(estimator._source, str | None):
-        check_source("word_vectors", estimator._source)
-    for_words, for_topics = estimator._shares()
-    if earlier is not None:
-        check_earlier(earlier)
-        for_topics = estimator.epsilon  # the words are paid for
-    seeds: tuple[int | None, int | None] = (None, None)
-    if estimator.random_state is not None:  # two seeds, whose noise does not cancel
-        seed = 2 * int(check_random_state(estimator.random_state).randint(2**30))
-        seeds = (seed, seed + 1)
-    model = estimator._topic_model(for_topics, seeds[1])
-    if earlier is not None:
-        training = Training.of(model, unit, earlier=earlier.model_)
-        words = checked_words(earlier.vectorizer_, training)
-        return Parts(words, training, earlier=earlier.privacy_)
-    training = Training.of(model, unit)
-    vectorizer = estimator._vectorizer(for_words, seeds[0])
-    if isinstance(vectorizer, CountVectorizer):  # of given words
-        return Parts(checked_words(vectorizer, training), training)
-    # the words will be chosen, at most `max_features`
-    if model.prior_components is not None:
-        raise ValueError(
-            "prior_components has a column for each word, and the words are not "
-            "chosen yet: give public_texts, or a list of words as vocabulary"
-        )
-    training.check_size(estimator.max_features)
-    vectorizer._validate_params()
-    choice = Choice.of(vectorizer, unit)
-    if estimator._source is not None and choice.candidates:
-        estimator._vectors(choice.candidates)  # refuses vectors of other words
-    return Parts(choice, training)
-
-
-def checked_words(vectorizer: Any, training: Training) -> GivenWords:
-    """Public words, which a topic model can be trained on."""
-    n_words = len(vectorizer.vocabulary_)
-    training.check_size(n_words)
-    public_tables(training.model, n_words)
-    return GivenWords(vectorizer, splitter_of(vectorizer))
-
-
-def split_budget(epsilon: float, delta: float) -> tuple[float, float]:
-    """Epsilon of the words and of the topics, of a finite total."""
-    share = min(max(0.06 * epsilon, 0.05), 0.25)
-    words, topics = split_epsilon(epsilon, (share, 1 - share), delta=delta)
-    if words == 0.0:
-        raise ValueError(
-            f"epsilon={epsilon:g} pays for neither words nor topics; give at least "
-            "0.01, or public words (vocabulary)"
-        )
-    return words, topics
-
-
-def what_to_expect(model: PrivateTopicModel) -> Plan:
-    """What to expect of a fit to `expected_n_docs` texts, after the words are paid.
-
-    Its epsilon is the total.
-    """
-    _, for_topics = model._shares()
-    expected = model._expected(for_topics)
-    assert expected is not None, "expected_n_docs is missing"
-    return dataclasses.replace(expected, epsilon=model.epsilon)
-
-
-@contextmanager
-def warned_without(name: str) -> Iterator[None]:
-    """Go on without a public input that fails, as the words are paid for."""
-    try:
-        yield
-    except Exception as error:  # whatever the source of the caller raises
-        warn_user(f"topics are found without {name}: {error}")
-
-
-def given_words(
-    vocabulary: Sequence[str], stop_words: list[str] | None
-) -> CountVectorizer:
-    """A vectorizer of given words; warns of those that no text can have."""
-    rule = rule_of(vocabulary, stop_words=stop_words)
-    forms = forms_of(rule, vocabulary)
-    unknown = [word for word, form in zip(vocabulary, forms) if form is None]
-    if unknown:
-        warn_user(
-            f"{len(unknown)} of {len(forms)} words of vocabulary cannot occur, for "
-            f"instance {unknown[0]!r}, and their columns hold noise alone; leave them "
-            "out. Words are in lower case, without spaces and signs, and no stop words"
-        )
-    words = [form or word for word, form in zip(vocabulary, forms)]
-    return counter_of(words, stop_words=stop_words)
-
-
 def check_earlier(earlier: Any) -> None:
     """Refuse what has no words and topics of an earlier fit."""
     if not isinstance(earlier, PrivateTopicModel) or not hasattr(earlier, "model_"):
@@ -803,10 +542,3 @@ def check_earlier(earlier: Any) -> None:
             f"earlier must be a fitted PrivateTopicModel, got {type(earlier).__name__}"
             "; pass the model itself, not a release of it"
         )
-
-
-def splitter_of(vectorizer: CountVectorizer | PrivateCountVectorizer) -> Splitter:
-    """What splits texts for the vectorizer of a fitted model, or of given words."""
-    if isinstance(vectorizer, CountVectorizer):
-        return Splitter(vectorizer.analyzer)
-    return vectorizer._splitter
