@@ -88,7 +88,7 @@ from dplda.metrics import held_out_perplexity, unigram_perplexity
 from dplda.privacy import LowSignalWarning, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.published import PublishedIFTMParty as LiteralParty
 from dplda.published import recover_counts
-from dplda.text._topic_model import split_budget
+from dplda.text._parts import split_budget
 
 K, SWEEPS = 20, 50
 SHARES = np.array([1, 2, 3]) / 6

@@ -18,13 +18,14 @@ PACKAGE = Path(__file__).parent.parent / "dplda"
 FIRST = (
     "privacy/_charge.py", "privacy/_curator.py", "privacy/_mechanisms.py",
     "privacy/_streams.py", "privacy/_ledger.py", "privacy/_accounting.py",
-    "document/_contributions.py", "document/_document_lda.py",
+    "document/_contributions.py", "document/_training.py",
 )  # fmt: skip
 BESIDE = (
     "privacy/_events.py", "privacy/_composition.py", "privacy/_curves.py",
     "privacy/_rare.py", "privacy/_filters.py", "privacy/_store.py", "privacy/_sums.py",
-    "document/_rules.py", "document/_private_side.py", "document/_word_totals.py",
-    "document/_topic_test.py", "core/_corpus.py", "leaf/_users.py",
+    "document/_document_lda.py", "document/_rules.py", "document/_private_side.py",
+    "document/_word_totals.py", "document/_topic_test.py", "core/_corpus.py",
+    "leaf/_users.py",
 )  # fmt: skip
 KERNELS = ("_noise.pyx", "_variational.pyx", "_columns.pyx")
 

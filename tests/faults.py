@@ -705,7 +705,7 @@ def after_publish(patch, change):
     """
     fit, seen = module("core._private_fit"), []
     corpus = module("core._corpus")
-    for name in ("document._document_lda", "word._hdplda", "local._batches"):
+    for name in ("document._training", "word._hdplda", "local._batches"):
         module(name)  # the wrapper replaces what they have imported
 
     def checked(original, *args, **options):
@@ -739,7 +739,7 @@ def a_model_holds_its_documents(patch):
 
 @found_by("tests/test_estimators.py")
 def a_known_seed_is_not_warned_of(patch):
-    module("document._document_lda"), module("word._hdplda")
+    module("document._training"), module("word._hdplda")
     wrap(
         patch,
         module("core._private_fit"),

@@ -18,11 +18,11 @@ from dplda.core import _corpus as module
 from dplda.core._corpus import Corpus, check_counts
 from dplda.core._fold_in import fold_in
 from dplda.core._perplexity import check_inputs, split_documents
-from dplda.core._private_fit import release_sum
 from dplda.datasets import make_topic_corpus
 from dplda.kernels import _release
 from dplda.metrics import held_out_perplexity, unigram_perplexity
 from dplda.privacy.mechanisms import Streams, sum_clipped
+from dplda.reading._noisy_sum import release_sum
 
 # hypothesis also draws corpora without words
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivateDataWarning")

@@ -40,7 +40,7 @@ from dplda.datasets import (
     load_word_vectors,
     make_topic_corpus,
 )
-from dplda.document import _document_lda
+from dplda.document import _training
 from dplda.federated import _coordinator, _line
 from dplda.federated._coordinator import Coordinator, Progress
 from dplda.federated._joint_party import Party
@@ -48,7 +48,7 @@ from dplda.federated._line import Line
 from dplda.federated._plan import Plan
 from dplda.federated._secure_sum import Adder, SecureSum
 from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
-from dplda.text import _count_vectorizer
+from dplda.text import _choice
 
 NAMES = ("north", "south", "west")
 WORDS = [f"word{i}" for i in range(30)]
@@ -969,14 +969,14 @@ async def test_words_that_processors_rank_differently_are_the_same_for_all(
         n_words=4,
         parameters={"n_components": 2, "epsilon": 8.0, "max_iter": 3},
     )
-    rank = _count_vectorizer.best_terms
+    rank = _choice.best_terms
     calls = itertools.count()
 
     def ranked(*args):
         best = rank(*args)
         return np.roll(np.arange(10), next(calls))[: len(best)]
 
-    monkeypatch.setattr(_count_vectorizer, "best_terms", ranked)
+    monkeypatch.setattr(_choice, "best_terms", ranked)
     parties = {
         name: Party(plan, name, keys / f"{name}.key", (TEXTS, None)) for name in NAMES
     }
@@ -992,14 +992,14 @@ async def test_a_schedule_that_processors_compute_differently_is_the_same_for_al
 ):
     """On two sides of a step, masks would not cancel, and all would have paid."""
     plan = plan_of(keys, parameters={"n_components": 3, "epsilon": 4.0, "max_iter": 10})
-    with_rounds, calls = _document_lda.with_rounds_for_totals, itertools.count()
+    with_rounds, calls = _training.with_rounds_for_totals, itertools.count()
 
     def differing(*args):
         table = with_rounds(*args)
         share = 0.5 + (next(calls) - 1) * 1e-7
         return dataclasses.replace(table, share_for_totals=share)
 
-    monkeypatch.setattr(_document_lda, "with_rounds_for_totals", differing)
+    monkeypatch.setattr(_training, "with_rounds_for_totals", differing)
     parties = three(keys, plan, documents)
     assert await fit(keys, plan, parties) == (None, dict.fromkeys(NAMES))
     one, *others = (party.model for party in parties.values())

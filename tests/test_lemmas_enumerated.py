@@ -7,8 +7,7 @@ shipped headers and modules.
 import pytest
 import shipped
 
-from dplda.document._contributions import COUNT_SHARE
-from dplda.document._document_lda import DOCS_OF_A_USER
+from dplda.document._contributions import COUNT_SHARE, DOCS_OF_A_USER
 from dplda.federated._secure_sum import MOST
 from dplda.privacy._mechanisms import MAX_RADIUS
 

@@ -30,7 +30,7 @@ from dplda import (
     save_release,
 )
 from dplda.datasets import CountShards, make_topic_corpus, write_shards
-from dplda.document import _document_lda
+from dplda.document import _training
 from dplda.document._dask import DaskEngine
 from dplda.document._shards import InProcess, ShardedDocuments
 from dplda.metrics import held_out_perplexity, noisy_score
@@ -333,7 +333,7 @@ def test_every_call_closes_what_it_has_opened(call, shards, monkeypatch):
             is_open.pop()
             super().close()
 
-    monkeypatch.setattr(_document_lda, "ShardedDocuments", Watched)
+    monkeypatch.setattr(_training, "ShardedDocuments", Watched)
     call(shards[3])
     assert not is_open
 

@@ -13,8 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher
 from numpy.testing import assert_array_equal
 
-from dplda.document._contributions import COUNT_SHARE
-from dplda.document._document_lda import DOCS_OF_A_USER
+from dplda.document._contributions import COUNT_SHARE, DOCS_OF_A_USER
 from dplda.document._rules import Rules
 from dplda.privacy._curator import membership_threshold
 from dplda.privacy._mechanisms import (

@@ -12,10 +12,11 @@ import scipy.sparse as sp
 from dplda import PrivateSVILDA, SubLDA
 from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus
-from dplda.document import _document_lda, _noisy_table, _sublda
+from dplda.document import _noisy_table, _sublda, _training
 from dplda.document._contributions import Documents, integer_shift
 from dplda.document._rules import ExactRules
 from dplda.document._sublda import frequent_words
+from dplda.document._training import Training
 from dplda.gibbs import _gibbslda
 from dplda.privacy import (
     Ledger,
@@ -79,12 +80,13 @@ def test_weights_undo_the_rates(corpus, charged):
     values = []
     for boost, ratio in ((1.0, 0.4), (2.0, 0.2)):
         model = SubLDA(4, epsilon=math.inf, subsampling_ratio=ratio, boost=boost)
-        budget, streams = model._budget(), Streams.from_random_state(0)
+        training = Training.of(model, "document")
+        budget, streams = training.budget, Streams.from_random_state(0)
         curator = charged(budget.plan(1, 1), streams, kind=OneDocument)
-        rules = model._rules(budget)
-        steps = budget.schedule(1, 1, share_for_totals=0.0, powers=rules.powers)
+        powers = training.rules.powers
+        steps = budget.schedule(1, 1, share_for_totals=0.0, powers=powers)
         documents = Documents.from_counts(X, 4, None)
-        assert len(list(model._rounds(documents, table, steps, curator, rules))) == 1
+        assert len(list(training._rounds(documents, table, steps, curator))) == 1
         values.append(curator.value)
     share = Documents.from_counts(X, 4, None).share_of(frequent_words(table.table, 0.5))
     rate = np.clip(0.4 * share, 0.2, 0.4)
@@ -209,7 +211,7 @@ def test_an_interrupt_of_what_learns_leaves_the_rounds_before(kind, monkeypatch)
     for place in (
         (_noisy_table._denoise, "learn", 4),
         (_noisy_table, "estimated", 4),
-        (_document_lda, "learn", 4),
+        (_training, "learn", 4),
     ):
         model, ledger, _ = interrupted(kind, monkeypatch, *place)
         assert model.n_iter_ == expected.n_iter_ == 3
@@ -223,7 +225,7 @@ def test_an_interrupt_of_what_learns_leaves_the_rounds_before(kind, monkeypatch)
 class InterruptAt:
     """Raises KeyboardInterrupt before the n-th instruction of the rounds of a fit."""
 
-    FUNCTIONS = ("_train", "_rounds", "_topics_round", "learn", "learn_totals")
+    FUNCTIONS = ("run_rounds", "_rounds", "_topics_round", "learn", "learn_totals")
 
     def __init__(self, n):
         self.n, self.n_seen, self.is_over = n, 0, False
@@ -257,14 +259,14 @@ def test_an_interrupt_at_any_instruction_leaves_a_whole_value(noise, monkeypatch
 
     with monkeypatch.context() as patch:
         for name in ("learn", "learn_totals"):
-            learn = getattr(_document_lda, name)
+            learn = getattr(_training, name)
 
             def noted(*args, learn=learn, **options):
                 after = learn(*args, **options)
                 values[after.n_rounds] = copy.deepcopy(after)
                 return after
 
-            patch.setattr(_document_lda, name, noted)
+            patch.setattr(_training, name, noted)
         fit()
     counter, before = InterruptAt(0), sys.gettrace()
     try:

@@ -35,6 +35,7 @@ from dplda.datasets import load_wordnet_glosses, make_topic_corpus
 from dplda.federated import IFTMParty
 from dplda.privacy import Ledger
 from dplda.privacy.mechanisms import Charge, Recorder, record
+from dplda.text import _choice
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 X = make_topic_corpus(40, 12, 2, doc_length=20, random_state=0).data
@@ -320,12 +321,12 @@ def interrupted_at(name, at):
 def test_a_trace_meets_every_line_and_finds_a_loss(monkeypatch):
     """The check is shown a fit that loses its words to an interrupt."""
     assert lines_of("PrivateCountVectorizer") > 30
-    publish = PrivateCountVectorizer._set_words
+    publish = _choice.publish
 
-    def late(self, *args):
-        return publish(self, *args) if hasattr(self, "later") else None
+    def late(model, *args, **attributes):
+        return publish(model, *args, **attributes) if hasattr(model, "later") else None
 
-    monkeypatch.setattr(PrivateCountVectorizer, "_set_words", late)
+    monkeypatch.setattr(_choice, "publish", late)
     with pytest.raises(AssertionError, match="after Ctrl-C at"):
         interrupted_at("PrivateCountVectorizer", lines_of("PrivateCountVectorizer") - 1)
 

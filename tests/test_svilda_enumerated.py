@@ -13,7 +13,7 @@ from sklearn.decomposition._lda import _update_doc_distribution
 from dplda import PrivateSVILDA
 from dplda.core._fold_in import in_16_bits, pad
 from dplda.datasets import make_topic_corpus
-from dplda.document import _document_lda
+from dplda.document import _training
 from dplda.document._contributions import Documents
 from dplda.document._document_budget import document_budget
 from dplda.document._noisy_table import random_table
@@ -58,13 +58,13 @@ def start(X, alike=False):
 
 def test_rates_decay_from_the_first_table(corpus, monkeypatch):
     """Round t enters the average with the share (1 + t) ** -learning_decay."""
-    shares, learn = [], _document_lda.learn
+    shares, learn = [], _training.learn
 
     def recorded(*args, share, **rest):
         shares.append(share)
         return learn(*args, share=share, **rest)
 
-    monkeypatch.setattr(_document_lda, "learn", recorded)
+    monkeypatch.setattr(_training, "learn", recorded)
     model = PrivateSVILDA(K, epsilon=4.0, learning_decay=0.6, max_iter=5)
     seeded(model, corpus)
     assert shares == pytest.approx([(1 + t) ** -0.6 for t in range(1, 6)])

@@ -34,7 +34,7 @@ from dplda.privacy import (
     split_epsilon,
 )
 from dplda.privacy.mechanisms import Curator
-from dplda.text._topic_model import what_to_expect
+from dplda.text._parts import what_to_expect
 
 ABC = "abcdefghijklmnopqrstuvwxyz"
 GLOSSES = load_wordnet_glosses()
@@ -419,7 +419,7 @@ def test_a_refit_that_fails_shows_nothing_of_the_model_before(monkeypatch):
     def fails(*args, **options):
         raise MemoryError
 
-    monkeypatch.setattr(SubLDA, "_fit_paid", fails)
+    monkeypatch.setattr(Curator, "release", fails)  # of word totals
     with pytest.raises(MemoryError):
         model.set_params(epsilon=1.0).fit(TEXTS)
     assert not hasattr(model, "epsilon_")

@@ -9,7 +9,7 @@ from shared_cases import fit_few
 
 from dplda import SubLDA
 from dplda.datasets import make_topic_corpus
-from dplda.document import _document_lda, _noisy_table
+from dplda.document import _noisy_table, _training
 from dplda.document._contributions import (
     Documents,
     release_totals_again,
@@ -159,7 +159,7 @@ def test_a_round_of_totals_estimates_the_totals(corpus):
 @pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
 def test_rounds_of_topics_read_all_totals_so_far(corpus, monkeypatch):
     """To look at them changes no model."""
-    learn, missing = _document_lda.learn, []
+    learn, missing = _training.learn, []
 
     def looked_at(table, *args, **options):
         assert (table.totals > 0).all()
@@ -177,7 +177,7 @@ def test_rounds_of_topics_read_all_totals_so_far(corpus, monkeypatch):
         return model.set_params(random_state=0).fit(corpus[0])
 
     expected = fitted()
-    monkeypatch.setattr(_document_lda, "learn", looked_at)
+    monkeypatch.setattr(_training, "learn", looked_at)
     model = fitted()
     assert set(missing) == {1.0}
     assert model.n_iter_ > len(missing)  # others released totals again

@@ -10,7 +10,7 @@ from typing import Any
 from measuring import cpu_seconds
 
 from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
-from dplda.document import _document_lda, _rules
+from dplda.document import _rules, _training
 from dplda.gibbs import _gibbslda
 from dplda.word import _hdplda
 
@@ -94,7 +94,7 @@ def _with_turns(estimator: Any, first: int, last: int) -> Iterator[int]:
     yield from stepped.numbers(first, last) if stepped else range(first, last + 1)
 
 
-for module in (_document_lda, _gibbslda, _hdplda):
+for module in (_training, _gibbslda, _hdplda):
     module.rounds = _with_turns  # type: ignore[attr-defined]
 
 # A corpus that is too small for its epsilon gets rounds that release word totals again.

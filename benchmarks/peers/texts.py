@@ -67,9 +67,9 @@ import sys
 from functools import partial
 
 from dplda.__main__ import main
-from dplda.text import _topic_model
+from dplda.text import _parts
 
-_topic_model.SubLDA = partial(_topic_model.SubLDA, max_iter={rounds})
+_parts.SubLDA = partial(_parts.SubLDA, max_iter={rounds})
 sys.exit(main(sys.argv[1:]))
 """  # dplda
 

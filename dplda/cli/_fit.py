@@ -173,7 +173,7 @@ def _plan(options: argparse.Namespace) -> None:
 
 def plan(options: argparse.Namespace, n_docs: int, groups: Sequence[int]) -> Plan:
     """What to expect of these options, after paying for the words."""
-    from dplda.text._topic_model import what_to_expect  # not for options and --help
+    from dplda.text._parts import what_to_expect  # not for options and --help
 
     _, epsilon = shares(options, groups)
     expected = what_to_expect(
@@ -217,6 +217,8 @@ def shares(
 
 
 def _fit(options: argparse.Namespace) -> int:
+    from dplda.text._parts import parts_of  # not for options and --help
+
     groups = _checked(options)
     for_counts, for_fit = shares(options, [*groups])
     public: list[str] = []
@@ -235,7 +237,7 @@ def _fit(options: argparse.Namespace) -> int:
         verbose=int(is_shown(options)),
     )
     try:  # a wrong option or file is an error before anything is charged
-        model._steps()
+        parts_of(model)
         if options.example:
             private = _example()
         else:

@@ -81,36 +81,66 @@ def pipeline_guarantee(pipeline: Pipeline) -> Guarantee:
     >>> round(pipeline_guarantee(pipeline.fit(texts)).epsilon, 1)
     2.3
     """
-    return combined_guarantee(pipeline)
+    pipeline = _checked_pipeline(pipeline)
+    return guarantee_of_steps(
+        list(_all_steps(pipeline)), is_straight=_is_straight(pipeline)
+    )
 
 
-def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Guarantee:
-    """`pipeline_guarantee`; with `seeds_differ`, steps may be seeded."""
-    steps = list(_all_steps(_checked_pipeline(pipeline)))
-    private = [(name, step) for name, step in steps if hasattr(step, "privacy_")]
-    others = [(name, step) for name, step in steps if not hasattr(step, "privacy_")]
-    parts: list[Guarantee] = [step.privacy_ for _, step in private]
+def guarantee_of_steps(
+    steps: Sequence[Step], *, is_straight: bool = True, seeds_differ: bool = False
+) -> Guarantee:
+    """The guarantee of fitted steps with these names, together.
+
+    `is_straight`: each step reads the columns of the step before it. `seeds_differ`:
+    the noise of several seeded steps does not cancel.
+    """
+    parts: list[Guarantee] = []
+    leaks = []
+    settings = []  # assumptions about steps of the caller
+    origins: list[Origin] = []
+    has_chosen = False  # whether a private step chose the columns of the next step
+    for name, step in steps:
+        words = getattr(step, "vocabulary_", None)
+        if hasattr(step, "privacy_"):
+            parts.append(step.privacy_)
+            has_chosen |= isinstance(words, Mapping)
+            continue
+        if _learned_in_the_open(step):
+            leaks.append(
+                f"{name!r} was fitted to the documents without privacy: leave it out, "
+                "publish only the steps before it, or fit it to public data"
+            )
+        elif not _only_counts(step):
+            settings.append(
+                f"the settings of {name!r} are public, and it treats each document by "
+                "itself"
+            )
+        if words is not None:
+            origins.append((VOCABULARY, _origin_of_words(name, step)))
     if not parts:
         raise ValueError(
             f"no step has a guarantee: {', '.join(name for name, _ in steps)}"
         )
     _check_alike(parts)
-    leaks = [_leak(name) for name, step in others if _learned_in_the_open(step)]
     if not seeds_differ and sum(part.seeded for part in parts) > 1:
         leaks.append(f"the noise of two steps {FROM_SEEDS}")
-    assumptions = [sentence for part in parts for sentence in part.assumptions]
-    origins = _origins_of_words(others)
-    origins += [origin for part in parts for origin in part.provenance]
-    if _is_straight(pipeline):
-        # Each step reads the columns of the step before it. A private choice of words
-        # replaces the assumption that columns are public.
-        if any(_chose_words(step) for _, step in private):
-            assumptions = [each for each in assumptions if each != COLUMNS]
-        origins = _known(origins)
+    total = added_up(parts, leaks)
+    assumptions = [*total.assumptions]
+    for part in parts:
+        origins += part.provenance
+    if is_straight:
+        # a private choice of words replaces the assumption that columns are public
+        if has_chosen and COLUMNS in assumptions:
+            assumptions.remove(COLUMNS)
+        # a step that knows where the words are from replaces "not known"
+        known = [origin for origin in origins if origin not in UNKNOWN_WORDS]
+        if any(name == VOCABULARY for name, _ in known):
+            origins = known
     return replace(
-        added_up(parts, leaks),
+        total,
         sensitivity=1.0,
-        assumptions=(*dict.fromkeys(assumptions), *_public_settings(others)),
+        assumptions=(*assumptions, *settings),
         provenance=tuple(dict.fromkeys(origins)),
     )
 
@@ -203,17 +233,14 @@ def _check_words(steps: list[Step]) -> None:
 # ---- what they say of themselves -----------------------------------------------------
 
 
-def _check_alike(parts: list[Guarantee]) -> None:
+def _check_alike(parts: Sequence[Guarantee]) -> None:
     """Refuse guarantees for different units, which do not add up."""
-    stated = {
-        "unit": [part.unit for part in parts],
-        "relation": [part.relation for part in parts],
-    }
-    for what, values in stated.items():
-        if len(set(values)) > 1:
+    for what in ("unit", "relation"):
+        stated = [getattr(part, what) for part in parts]
+        if len(set(stated)) > 1:
             raise ValueError(
                 f"the steps state guarantees for different {what}s "
-                f"({'; '.join(dict.fromkeys(values))}), which do not add up; fit all "
+                f"({'; '.join(dict.fromkeys(stated))}), which do not add up; fit all "
                 "steps with user_ids, or none"
             )
 
@@ -229,17 +256,6 @@ def charged(part: Guarantee) -> tuple[tuple[Event, ...], float]:
     return as_statement(part.epsilon, part.delta, part.total_variation)
 
 
-def _chose_words(step: BaseEstimator) -> bool:
-    """Whether a private step chose the columns of the next step."""
-    return isinstance(getattr(step, "vocabulary_", None), Mapping)
-
-
-def _known(origins: list[Origin]) -> list[Origin]:
-    """The origins, without "not known" if another step knows where words are from."""
-    known = [origin for origin in origins if origin not in UNKNOWN_WORDS]
-    return known if any(name == VOCABULARY for name, _ in known) else origins
-
-
 # ---- steps without a guarantee -------------------------------------------------------
 
 
@@ -253,36 +269,14 @@ def _learned_in_the_open(step: BaseEstimator) -> bool:
     return get_tags(step).requires_fit and not _has_given_words(step)
 
 
-def _leak(name: str) -> str:
+def _origin_of_words(name: str, step: BaseEstimator) -> str:
+    """Where the words of a step without a guarantee come from."""
+    if _has_given_words(step):
+        return f"given to {name!r}, public by assumption"
     return (
-        f"{name!r} was fitted to the documents without privacy: leave it out, publish "
-        "only the steps before it, or fit it to public data"
+        f"learned from the documents, not private; give {name!r} a public "
+        "vocabulary, or take PrivateCountVectorizer"
     )
-
-
-def _public_settings(others: list[Step]) -> list[str]:
-    """An assumption for each step with settings or functions of the caller."""
-    return [
-        f"the settings of {name!r} are public, and it treats each document by itself"
-        for name, step in others
-        if not _learned_in_the_open(step) and not _only_counts(step)
-    ]
-
-
-def _origins_of_words(others: list[Step]) -> list[Origin]:
-    """The origins of the words of steps without a guarantee."""
-    origins = []
-    for name, step in others:
-        if not hasattr(step, "vocabulary_"):
-            continue
-        origin = (
-            f"learned from the documents, not private; give {name!r} a public "
-            "vocabulary, or take PrivateCountVectorizer"
-        )
-        if _has_given_words(step):
-            origin = f"given to {name!r}, public by assumption"
-        origins.append((VOCABULARY, origin))
-    return origins
 
 
 def _only_counts(step: BaseEstimator) -> bool:

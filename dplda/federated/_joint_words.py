@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 
 from dplda.core._private_fit import charge_of
-from dplda.core._splitter import Splitter
 from dplda.core._texts import each_text
 from dplda.datasets import load_word_vectors
 from dplda.document._document_lda import DocumentLDA
+from dplda.document._training import Training
 from dplda.federated._secure_sum import SecureSum
 from dplda.leaf._calm import interruptible
 from dplda.leaf._users import charged_unit, protected_unit
-from dplda.text._count_vectorizer import PrivateCountVectorizer, columns_of
+from dplda.text._choice import Choice, columns_of
+from dplda.text._count_vectorizer import PrivateCountVectorizer
 from dplda.text._counted import Counted
 
 
@@ -39,28 +40,28 @@ def fit_words_and_topics(
     If the fit ends early, what was released so far remains. The ledger of `topics` is
     charged for both. Vectors of English words come from dplda.
     """
-    steps = [*words._plan(sums.shares), *topics._plan(sums.shares)]  # public
-    choice = words._choice(protected_unit(user_ids), sums)  # public
+    unit = protected_unit(user_ids)
+    choice = Choice.of(words, unit, sums)  # public
+    training = Training.of(topics, unit, sums=sums)  # public
     if english_vectors:
         vectors = load_word_vectors(choice.candidates)  # public
         choice = replace(choice, vectors=vectors)
-    splitter = Splitter(words._rule())  # public
     texts = each_text("texts", texts)
     with (
         charge_of(
             topics,
-            steps,
+            [*choice.plan, *training.plan],
             unit=charged_unit(user_ids),
             seeded=False,
             sums=sums,
             n_streams=2,  # of the words, and of the topics
         ) as charge,
-        closing(Counted(texts, splitter, user_ids)) as counted,  # private
+        closing(Counted(texts, choice.splitter, user_ids)) as counted,  # private
     ):
-        totals = words._count(counted, choice)  # private
+        weights = choice.weigh(counted)  # private
         start = sums.begin()  # public
         charge.begin()
-        words._choose(totals, choice, charge)  # public
+        choice.release(weights, charge)  # public
         if sums.keep is not None:
             sums.keep()
         with interruptible():
@@ -69,4 +70,5 @@ def fit_words_and_topics(
                 place = {word: i for i, word in enumerate(choice.candidates)}
                 chosen = np.array([place[word] for word in words.vocabulary_])
                 topics.set_params(word_vectors=vectors[chosen])
-        topics._fit_paid(counts, user_ids, charge, sums, start)  # public
+        public_words = training.public_words(len(words.vocabulary_))  # public
+        training.run_paid(counts, user_ids, charge, public_words, start)  # public

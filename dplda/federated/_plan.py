@@ -31,8 +31,9 @@ from dplda.federated._secure_sum import (
 from dplda.leaf._checks import check_integer, escaped
 from dplda.privacy import epsilon_of
 from dplda.privacy._charge import Step
+from dplda.text._choice import selection_of
 from dplda.text._count_vectorizer import PrivateCountVectorizer
-from dplda.text._topic_model import split_budget
+from dplda.text._parts import split_budget
 
 MODELS: dict[str, type[DocumentLDA]] = {
     "SubLDA": SubLDA,
@@ -146,7 +147,7 @@ class Plan:
         """All that the fit releases: labels and events."""
         shares = self.terms().shares
         words = self.vectorizer()
-        steps = [] if words is None else words._plan(shares)
+        steps = [] if words is None else selection_of(words, shares).plan
         return [*steps, *self.estimator()._plan(shares)]
 
     def epsilon(self, delta: float | None = None) -> float:

@@ -25,11 +25,11 @@ from dplda.core._fold_in import (
     topic_word_probabilities,
 )
 from dplda.core._perplexity import check_inputs, check_possible, split_documents
-from dplda.core._private_fit import release_sum
 from dplda.core._texts import check_model
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._users import number_users
 from dplda.privacy import Guarantee, Ledger
+from dplda.reading._noisy_sum import release_sum
 
 SCORE = "summed gains and number of held-out tokens"
 # Weight of the number of tokens next to the gain, which needs more precision. The

@@ -18,20 +18,20 @@ from sklearn.base import BaseEstimator
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Matrix, Shards, are_shards, check_counts
-from dplda.core._private_fit import (
-    guarantee_of_sum,
-    noise_of_sum,
-    release_sum,
-    release_total,
-    sum_of_rows,
-)
 from dplda.core._texts import check_model, texts_in
 from dplda.leaf._messages import Progress, named
 from dplda.leaf._users import number_users, protected_unit
 from dplda.privacy import Guarantee, Ledger
 from dplda.privacy._charge import Charge, Step
+from dplda.privacy._mechanisms import sum_clipped
 from dplda.privacy._streams import Streams
 from dplda.reading._groups import Groups, groups_of
+from dplda.reading._noisy_sum import (
+    guarantee_of_sum,
+    noise_of_sum,
+    release_sum,
+    release_total,
+)
 from dplda.release._counts import OWN_SEED, TopicCounts, digest_of
 from dplda.release._released_model import ReleasedModel
 
@@ -188,6 +188,8 @@ class PaidCounts:
         As in `private_topic_counts`.
     epsilon, delta : float
         The cost of the counts.
+    random_state : object, default=None
+        As in `private_topic_counts`.
     """
 
     def __init__(
@@ -197,10 +199,12 @@ class PaidCounts:
         *,
         epsilon: float,
         delta: float,
+        random_state: object = None,
     ) -> None:
         self._groups = groups
         self._by = by
         self._delta = delta
+        self._random_state = random_state
         self._mechanism = noise_of_sum(epsilon, delta, "counts_epsilon")  # public
 
     @property
@@ -219,18 +223,18 @@ class PaidCounts:
         places: Mapping[str, np.ndarray],
         user_ids: ArrayLike | None,
         charge: Charge,
-        random_state: object,
         progress: Progress,
     ) -> TopicCounts:
         """The counts of `topics`, which the same charge has released."""
         groups = self._groups
         step = groups.step
         unit = protected_unit(user_ids)
+        # One unit moves the sum by at most the radius in L2, as in `release_sum`. No
+        # unit is in two parts, and a sum of integers does not depend on their order.
         sums = (
-            sum_of_rows(groups.rows(topics, *part), self._mechanism, groups.norm)
+            sum_clipped(groups.rows(topics, *part), groups.norm, self._mechanism.radius)
             for part in _parts(topics, X, places, user_ids, progress)
         )  # private
-        # no unit is in two parts, and a sum of integers does not depend on the order
         total = reduce(np.add, sums)  # private
         guarantee = guarantee_of_sum(
             self._mechanism, charge, step, groups.norm, self._delta, unit
@@ -238,7 +242,7 @@ class PaidCounts:
         if charge.seeded:
             provenance = (*guarantee.provenance, OWN_SEED)
             guarantee = replace(guarantee, provenance=provenance)
-        streams = Streams.from_random_state(random_state)  # secret
+        streams = Streams.from_random_state(self._random_state)  # secret
         released = release_total(
             total, self._mechanism, charge, streams, step, groups.norm
         )  # public

@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -46,7 +46,7 @@ _FIELDS = {
 WITHOUT_GROUPS = MappingProxyType({"all": ("all",)})
 
 
-# of seeded counts of the fit itself, which `combined_guarantee` may add up
+# of seeded counts of the fit itself, which `added_up` may add up
 OWN_SEED = ("counts", "in one charge with the fit, from a seed of their own")
 
 
@@ -269,8 +269,7 @@ class TopicCounts:
             From 0, all noise, to 1.
         """
         shares = {}
-        for by, table in self.counts.items():
-            some = table if topics is None else table[:, list(topics)]
+        for by, some in self._of_topics(topics):
             spread = 0.0
             if some.size and len(some) > 1:
                 spread = float(some.var(axis=0, ddof=1).mean())
@@ -294,13 +293,19 @@ class TopicCounts:
             One for each of `topics`.
         """
         marks = {}
-        for by, table in self.counts.items():
-            some = table if topics is None else table[:, list(topics)]
+        for by, some in self._of_topics(topics):
             squares = np.square(some - some.mean(axis=0)).sum(axis=0)
             level = FALSE_POSITIVES / max(some.shape[1], 1)
             most = chi2.isf(level, max(len(some) - 1, 1))
             marks[by] = squares > most * self.noise_scale**2
         return marks
+
+    def _of_topics(
+        self, topics: Sequence[int] | None
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """The tables by their groupings, with the columns of some topics."""
+        for by, table in self.counts.items():
+            yield by, table if topics is None else table[:, list(topics)]
 
     def to_frame(self) -> Any:
         """Make a table of pandas with one row for each number.
@@ -387,7 +392,8 @@ class TopicCounts:
 def digest_of(components: np.ndarray) -> str:
     """SHA-256 of a table of topics."""
     rows = np.ascontiguousarray(components, "<f8")
-    return hashlib.sha256(repr(rows.shape).encode() + rows.tobytes()).hexdigest()
+    content = repr(rows.shape).encode() + rows.tobytes()
+    return hashlib.sha256(content).hexdigest()
 
 
 def _nearest(column: np.ndarray, total: float) -> np.ndarray:

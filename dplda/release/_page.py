@@ -144,14 +144,12 @@ def _numbers(
         element("th", clean(level, 16), scope="col", class_="r")
         for level in table.levels[by]
     ]
-    body = [
-        element(
-            "tr",
-            element("th", f"{topic['topic']} {topic['name']}", scope="row"),
-            *(element("td", f"{c:.0f}", class_="r") for c in count[:, topic["topic"]]),
-        )
-        for topic in shown
-    ]
+    body = []
+    for topic in shown:
+        number = topic["topic"]
+        title = element("th", f"{number} {topic['name']}", scope="row")
+        cells = [element("td", f"{c:.0f}", class_="r") for c in count[:, number]]
+        body.append(element("tr", title, *cells))
     caption = (
         f"Number of {clean(table.privacy_.unit)}s by topic and {clean(by)}. 95% "
         f"interval of each: {table.margin():.3g} either way; negative numbers are "

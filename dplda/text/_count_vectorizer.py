@@ -1,7 +1,7 @@
 """Word counts in a vocabulary chosen from private texts with differential privacy.
 
-``_counted.py`` reads the terms of texts. ``_selection.py`` has the mechanism. Here,
-released terms become columns.
+``_counted.py`` reads the terms of texts. ``_selection.py`` has the mechanism, and
+``_choice.py`` the steps of a choice. Here, released terms become columns.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -22,70 +21,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import warn_of_coverage
 from dplda.core._private_fit import (
-    AES,
     PRIVACY_CONSTRAINTS,
-    SETTINGS,
-    VOCABULARY,
     Interval,
     PrivateEstimator,
     Promise,
     charge_of,
-    exactly_one,
-    gaussian_noise,
-    make_guarantee,
-    publish,
     warn_if_seeded,
 )
-from dplda.core._splitter import Splitter, count_words, forms_of
+from dplda.core._splitter import count_words
 from dplda.core._texts import CountsBySettings
 from dplda.core._words import Words, language_of
-from dplda.datasets import load_public_vocabulary, load_word_vectors
-from dplda.datasets._words import language_words
-from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import StrOptions, _fit_context
-from dplda.leaf._messages import warn_user
-from dplda.leaf._users import (
-    RELATIONS,
-    ROWS_OF_A_UNIT,
-    charged_unit,
-    protected_unit,
-)
-from dplda.privacy import ApproximateDP, Guarantee, NonPrivate, PrivateDataWarning
-from dplda.privacy._accounting import THRESHOLD_SHARE
-from dplda.privacy._charge import Charge, Step
-from dplda.privacy._curator import Curator
-from dplda.privacy._events import Event
-from dplda.privacy._streams import Streams
-from dplda.privacy._sums import ALONE, Shares, Sums
+from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
+from dplda.text._choice import MECHANISM, Choice, columns_of, warn_of_copies
 from dplda.text._counted import Counted
-from dplda.text._selection import Counts, Selection, best_terms, failure_event
-
-OF_A_LIST = "discrete Gaussian noise on weighted document frequencies"
-MECHANISM = (
-    f"{OF_A_LIST}; terms outside of the public list are released only above a threshold"
-)
-LIST = (
-    "candidates and stop_words are public and were not chosen by looking at the "
-    "documents"
-)
-TOKENIZER = (
-    "the analyzer treats each document by itself and was not fitted to the documents"
-)
-MANY_FORMS = 0.05  # share of texts; fewer of them hardly make a topic
-ONE_TEXT = "one document holds everything that one protected unit contributed"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What a call decides before it reads texts."""
-
-    unit: str  # what is protected
-    splitter: Splitter  # of texts into terms; public
-    candidates: list[str]  # public
-    vectors: np.ndarray | None  # what they mean; public
-    selection: Selection  # what is released
-    streams: Streams  # secret
-    sums: Sums  # who makes the weights public
 
 
 class OfTexts(TransformerMixin):
@@ -271,143 +220,24 @@ class PrivateCountVectorizer(
         self, documents: Iterable[Any], user_ids: Any = None, *, transform: bool
     ) -> sp.csr_matrix | None:
         """Choose the vocabulary. With `transform`, also count its terms."""
-        choice = self._choice(protected_unit(user_ids), ALONE)  # public
+        choice = Choice.of(self, protected_unit(user_ids))  # public
         seeded = choice.streams.seeded
         warn_if_seeded(type(self).__name__, seeded and self.epsilon != math.inf)
         texts = column_of(documents)
         with (
             charge_of(
                 self,
-                choice.selection.plan,
+                choice.plan,
                 unit=charged_unit(user_ids),
                 seeded=seeded,
             ) as charge,
             closing(Counted(texts, choice.splitter, user_ids)) as counted,  # private
         ):
             warn_of_copies(counted)
-            counts = self._count(counted, choice)  # private
+            weights = choice.weigh(counted)  # private
             charge.begin()
-            self._choose(counts, choice, charge)
+            choice.release(weights, charge)  # public
             return columns_of(counted, self.vocabulary_) if transform else None
-
-    def _choice(self, unit: str, sums: Sums) -> Choice:
-        """What a call decides before it reads texts; refuses a call without words."""
-        exactly_one(type(self).__name__, epsilon=self.epsilon)
-        splitter = Splitter(self._rule())  # public
-        candidates = self._checked_candidates()  # public
-        if not (candidates or self.discover):
-            raise ValueError(
-                "candidates must hold a word that texts can have, because with "
-                "discover=False no other is chosen; give a list of words, or "
-                "discover=True"
-            )
-        streams = Streams.from_random_state(self.random_state)  # secret
-        vectors = None  # public
-        if isinstance(self.candidates, str) and self.candidates == "en" and candidates:
-            vectors = load_word_vectors(candidates)
-        selection = self._selection(sums.shares)
-        return Choice(unit, splitter, candidates, vectors, selection, streams, sums)
-
-    def _choose(self, counts: Counts, choice: Choice, charge: Charge) -> None:
-        """Release words with their weights, and set the fitted attributes.
-
-        A charge has paid for it, and has begun.
-
-        The attributes are set right after the release. An interrupt may then end the
-        call: the rest only ranks the words better.
-        """
-        selection = choice.selection
-        guarantee = self._guarantee(choice, charge)
-        curator = Curator(charge, choice.streams, plan=selection.plan, sums=choice.sums)
-        # One unit spreads a vector of L2 norm `radius` over its own terms, in integers.
-        # Its terms that nobody else has pass the threshold with probability
-        # `failure.delta`, all together.
-        found, weights = selection.release(counts, curator)  # public
-        heaviest = np.argsort(-weights, kind="stable")[: self.max_features]
-        if not len(found):
-            raise ValueError(
-                "no word passed the threshold, and the charge stands; use more "
-                "documents, a larger epsilon, or a public list of words as candidates"
-            )
-        self._set_words(found, weights, heaviest, choice, guarantee)
-        with interruptible():
-            best = best_terms(
-                found,
-                weights,
-                selection.noise_multiplier,
-                choice.candidates,
-                self.max_features,
-                choice.vectors,
-            )  # public
-        votes = np.zeros(len(found))
-        votes[best] = 1.0
-        votes = choice.sums.agree(votes, "words that are chosen")
-        chosen = np.argsort(-votes, kind="stable")[: len(best)]
-        self._set_words(found, weights, chosen, choice, guarantee)
-        self._warn_of_language(found, weights, choice)
-
-    def _warn_of_language(
-        self, found: np.ndarray, weights: np.ndarray, choice: Choice
-    ) -> None:
-        """Warn of texts in another language than the list, by what was released."""
-        if not isinstance(self.candidates, str):
-            return
-        least = choice.selection.threshold / choice.selection.radius
-        passing = {*found[weights >= least]}
-        _, stop_words = language_words(self.candidates)
-        unlisted = passing.difference(choice.candidates, stop_words)
-        if 2 * len(unlisted) > len(passing):
-            warn_user(
-                "most words that pass the threshold are not in the list of language "
-                f"{self.candidates!r}; if the texts are in another language, name it, "
-                "such as 'de': its words are then found, and its stop words left out"
-            )
-
-    def _set_words(
-        self,
-        found: np.ndarray,
-        weights: np.ndarray,
-        kept: np.ndarray,
-        choice: Choice,
-        guarantee: Guarantee,
-    ) -> None:
-        """Set the fitted attributes: the terms with the indices `kept`, in order."""
-        kept = kept[np.argsort(found[kept])]
-        selection = choice.selection
-        publish(
-            self,
-            guarantee,
-            vocabulary_={str(term): i for i, term in enumerate(found[kept])},
-            word_weights_=weights[kept],
-            word_weight_scale_=selection.noise_multiplier,
-            threshold_=selection.threshold / selection.radius,
-            _splitter=choice.splitter,
-        )
-
-    def _guarantee(self, choice: Choice, charge: Charge) -> Guarantee:
-        """What the words cost."""
-        rows = ONE_TEXT if choice.unit == "document" else ROWS_OF_A_UNIT[choice.unit]
-        terms = choice.sums.promise(charge.events, self.delta)
-        mechanism = MECHANISM if choice.selection.discover else OF_A_LIST
-        return make_guarantee(
-            [event for _, event in choice.selection.plan],
-            promise=self._promise,
-            total_variation=choice.sums.shares.total_variation,
-            trusted=terms.trusted or self._promise.trusted,
-            charge=charge,
-            delta=self.delta,
-            unit=choice.unit,
-            relation=RELATIONS[choice.unit],
-            mechanism=mechanism + terms.mechanism,
-            sensitivity=1.0,
-            noise_scale=choice.selection.noise_multiplier,
-            seeded=choice.streams.seeded,
-            assumptions=(LIST, TOKENIZER, rows, *terms.assumptions),
-            common=(SETTINGS, AES),
-            provenance=(
-                (VOCABULARY, "chosen from the documents, and its cost is in epsilon"),
-            ),
-        )
 
     def fit_transform(
         self, raw_documents: Iterable[Any], y: Any = None, **fit_params: Any
@@ -479,57 +309,6 @@ class PrivateCountVectorizer(
                 f"{self.token_pattern!r}: {error}"
             ) from None
 
-    def _checked_candidates(self) -> list[str]:
-        """The public list without repetitions and terms that no text can produce."""
-        given = self.candidates
-        rule = self._rule()
-        if isinstance(given, str):
-            given = load_public_vocabulary(None, language=given)
-        terms = list(dict.fromkeys([] if given is None else given))
-        if not all(isinstance(term, str) for term in terms):
-            raise ValueError(
-                "candidates must be a list of words (str), the most frequent first"
-            )
-        forms = forms_of(rule, terms)
-        unknown = [term for term, form in zip(terms, forms) if form is None]
-        if unknown and not isinstance(self.candidates, str):
-            warn_user(
-                f"{len(unknown)} of {len(terms)} candidates cannot occur "
-                f"and were left out, for instance {unknown[0]!r}: lowercase, "
-                "stop_words, token_pattern and analyzer decide which terms a text has"
-            )
-        return list(dict.fromkeys(form for form in forms if form is not None))
-
-    def _selection(self, shares: Shares = ALONE.shares) -> Selection:
-        """The planned release."""
-        # without a threshold, nothing can fail
-        failure: Event = ApproximateDP(0.0, 0.0)
-        if self.epsilon == math.inf:
-            failure = NonPrivate()
-        elif self.discover:
-            failure = failure_event(THRESHOLD_SHARE * self.delta)
-        mechanism = gaussian_noise(
-            self.epsilon, None, self.delta, others=[failure], shares=shares
-        )
-        return Selection(
-            mechanism, failure, bool(self.discover), int(self.max_doc_words)
-        )
-
-    def _plan(self, shares: Shares = ALONE.shares) -> list[Step]:
-        """What `fit` charges: a function of public parameters."""
-        return self._selection(shares).plan
-
-    def _count(self, counted: Counted, choice: Choice) -> Counts:
-        """Weights of the distinct words of each unit; private."""
-        return choice.selection.count(counted, choice.candidates, choice.streams)
-
-
-def columns_of(counted: Counted, vocabulary: Mapping[str, int]) -> sp.csr_matrix:
-    """Counts of the words of a vocabulary; warns if they cover little. Private."""
-    X = counted.matrix(vocabulary)
-    warn_of_coverage(np.asarray(X.sum(axis=1)).ravel(), counted.n_tokens)
-    return X
-
 
 def column_of(raw_documents: Any, name: str = "raw_documents") -> Iterable[Any]:
     """The documents of a column of any kind, which need not be texts."""
@@ -543,24 +322,3 @@ def column_of(raw_documents: Any, name: str = "raw_documents") -> Iterable[Any]:
             "df['column'] for a table"
         )
     return raw_documents
-
-
-def warn_of_copies(counted: Counted) -> None:
-    """Warn the owner of the texts of duplicates.
-
-    Duplicates of one user are protected together. Form letters, which differ only in
-    their digits, make a topic of their own, whoever wrote them.
-    """
-    n_copies, n_near = counted.copies()
-    if n_near > MANY_FORMS * counted.n_written:
-        warn_user(
-            f"{n_near} texts differ from another text only in digits, as form letters "
-            "do: a topic may repeat their text; keep one of them (not for release)",
-            PrivateDataWarning,
-        )
-    if n_copies and counted.users is None:
-        warn_user(
-            f"{n_copies} texts are duplicates: a document that occurs twice has less "
-            "protection than epsilon says; leave duplicates out (not for release)",
-            PrivateDataWarning,
-        )

@@ -134,10 +134,12 @@ def _cells_of_others(
     cells, are released. `vectors` (n_words + n_others, n_dimensions) has the words of
     the table first.
     """
-    n_words, n_others = len(table), len(vectors) - len(table)
+    n_words = len(table)
+    n_others = len(vectors) - n_words
     # no cell is 0, and a single topic has no variance
     tiny = float(np.finfo(np.float32).eps)
-    totals, sizes = np.maximum(table.sum(axis=1), tiny), table.sum(axis=0)
+    totals = np.maximum(table.sum(axis=1), tiny)
+    sizes = table.sum(axis=0)
     shares = sizes / sizes.sum()
     deviations = table / totals[:, None] - shares
     variance = np.average(np.square(deviations).mean(axis=1), weights=totals)

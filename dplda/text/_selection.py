@@ -102,7 +102,8 @@ class Selection:
         unit = 0
         for terms, ptr in counted.units():
             mask = counts[terms]
-            terms, ptr = terms[mask], kept_ptr(ptr, mask)
+            terms = terms[mask]
+            ptr = kept_ptr(ptr, mask)
             terms, ptr = self._cut(counted.terms, terms, ptr, unit, streams)
             sizes = np.diff(ptr)
             # Each unit adds a vector of integers, of L2 norm at most `radius`. Its

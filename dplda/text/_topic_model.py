@@ -4,65 +4,54 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import partial
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, clone
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.pipeline import make_pipeline
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import are_shards, warn_of_coverage
-from dplda.core._pipeline import combined_guarantee
+from dplda.core._pipeline import guarantee_of_steps
 from dplda.core._private_fit import (
     PRIVACY_CONSTRAINTS,
     Interval,
     PrivateEstimator,
     Promise,
     charge_of,
-    exactly_one,
     guarantee_of_both,
     publish,
     warn_if_seeded,
 )
 from dplda.core._signal import MEANING, NOT_TESTED, is_tested
-from dplda.core._splitter import Splitter, count_blocks, forms_of, transformed
+from dplda.core._splitter import count_blocks, transformed
 from dplda.core._texts import each_text
-from dplda.core._words import counter_of, language_of, letters, rule_of
-from dplda.datasets import CountShards
-from dplda.datasets._word_vectors import SOURCE, check_source, load_word_vectors
-from dplda.datasets._words import language_words
+from dplda.datasets._word_vectors import SOURCE
 from dplda.document._document_lda import DocumentLDA
-from dplda.document._plan import Plan, plan
-from dplda.document._public_prior import public_prior
-from dplda.document._sublda import SubLDA
 from dplda.leaf._calm import interruptible
-from dplda.leaf._compat import HasMethods, StrOptions, _fit_context
-from dplda.leaf._messages import Progress, named, warn_user
+from dplda.leaf._compat import HasMethods, StrOptions
+from dplda.leaf._messages import Progress, named
 from dplda.leaf._rows import collected
 from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
-from dplda.privacy import Guarantee, NonPrivate, split_epsilon
-from dplda.privacy._sums import ALONE
+from dplda.privacy import NonPrivate
 from dplda.reading._displays import TopicRow, list_topics
 from dplda.reading._groups import groups_of
 from dplda.reading._topic_counts import PaidCounts
 from dplda.release._counts import TopicCounts
 from dplda.release._release import release_bytes, save_release
-from dplda.text._count_vectorizer import (
-    OfTexts,
-    PrivateCountVectorizer,
-    column_of,
-    columns_of,
+from dplda.text._choice import (
+    Choice,
+    columns_or_shards,
+    refuse_few,
     warn_of_copies,
 )
+from dplda.text._count_vectorizer import OfTexts, PrivateCountVectorizer, column_of
 from dplda.text._counted import Counted
+from dplda.text._parts import Parts, parts_of, splitter_of
 
 
 class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimator):
@@ -254,7 +243,10 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             for each text. Nothing is charged then. Also if no word was chosen; this
             charge stands.
         """
-        self._fit(raw_documents, user_ids, earlier=earlier)
+        if earlier is not None:
+            check_earlier(earlier)
+        parts = parts_of(self, protected_unit(user_ids), earlier)  # public
+        self._fit(raw_documents, user_ids, parts)
         return self
 
     def fit_and_count(
@@ -300,100 +292,85 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             word was chosen: this charge stands.
         """
 
-        def counts_of(n_topics: int) -> PaidCounts:
-            groups = groups_of(
-                by,
-                levels,
-                n_topics,
-                cross=cross,
-                most_groups=most_groups,
-                has_users=user_ids is not None,
-            )  # public
-            return PaidCounts(groups, by, epsilon=counts_epsilon, delta=self.delta)
-
-        self._fit(raw_documents, user_ids, counts_of=counts_of)
+        parts = parts_of(self, protected_unit(user_ids))  # public
+        groups = groups_of(
+            by,
+            levels,
+            parts.training.model.n_components,
+            cross=cross,
+            most_groups=most_groups,
+            has_users=user_ids is not None,
+        )  # public
+        seed = self.random_state
+        if seed is not None:  # larger than those of words and topics
+            seed = 2**31 + int(check_random_state(seed).randint(2**30))
+        counting = PaidCounts(
+            groups, by, epsilon=counts_epsilon, delta=self.delta, random_state=seed
+        )
+        self._fit(raw_documents, user_ids, parts._replace(counting=counting))
         return self.counts_
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def _fit(
-        self,
-        raw_documents: Any,
-        user_ids: Any,
-        *,
-        earlier: Any = None,
-        counts_of: Callable[[int], PaidCounts] | None = None,
-    ) -> None:
-        """Choose the words, find the topics, and count them if `counts_of` is given.
-
-        `counts_of` maps the number of topics to what is counted.
-        """
-        words, topics = self._steps(earlier)  # public
-        # `earlier` may be this estimator, which forgets them
-        past = None if earlier is None else earlier.model_  # public
-        paid = None if earlier is None else earlier.privacy_  # public
-        topics._checked_earlier(past, protected_unit(user_ids))
-        groups = None if counts_of is None else counts_of(topics.n_components)  # public
-        choice = None  # of words, unless they are given; only its streams are secret
-        if past is None and isinstance(words, PrivateCountVectorizer):
-            choice = words._choice(protected_unit(user_ids), ALONE)
-            self._refuse_vectors(choice.candidates)
-        steps = [*([] if choice is None else choice.selection.plan), *topics._plan()]
-        steps += groups.plan if groups is not None else []
-        has_noise = any(not isinstance(event, NonPrivate) for _, event in steps)
+    def _fit(self, raw_documents: Any, user_ids: Any, parts: Parts) -> None:
+        """Choose the words, find the topics, and count the texts, as planned."""
+        words, training, inputs, counting, _ = parts  # public
+        model = training.model
+        plan = [step for of_part in parts.plans for step in of_part]  # public
+        has_noise = any(not isinstance(event, NonPrivate) for _, event in plan)
         seeded = self.random_state is not None and has_noise
         warn_if_seeded(type(self).__name__, seeded)
-        splitter = splitter_of(words)  # public
         progress = Progress.of(self)
         texts = progress.during(column_of(raw_documents), named("reading texts"))
         with (
             closing(texts),  # private
             charge_of(
                 self,
-                steps,
+                plan,
                 unit=charged_unit(user_ids),
                 seeded=seeded,
-                # of the topics, of the words, and of the counts
-                n_streams=1 + (choice is not None) + (groups is not None),
+                n_streams=len(parts.plans),
             ) as charge,
             closing(
-                Counted(each_text("raw_documents", texts), splitter, user_ids, progress)
+                Counted(
+                    each_text("raw_documents", texts),
+                    words.splitter,
+                    user_ids,
+                    progress,
+                )
             ) as counted,  # private
         ):
-            if choice is None:
-                self._add_public_inputs(words, topics, _made)
-                topics._refuse_before(len(words.vocabulary_), is_chosen=False)
             refuse_few(words, counted)
-            places = {}
-            if groups is not None:
-                places = groups.places(counted.n_docs)  # private
+            if counting is not None:
+                places = counting.places(counted.n_docs)  # private
             warn_of_copies(counted)
-            if choice is not None:
-                totals = words._count(counted, choice)  # private
+            if isinstance(words, Choice):
+                weights = words.weigh(counted)  # private
+            else:
+                public_words = inputs.give(training, words.vectorizer)  # public
             counted.reserve_room(
-                topics.n_components, keeps_weights=not topics._infers_anew
+                model.n_components, keeps_weights=not model._infers_anew
             )
-            charge.begin()
+            charge.begin()  # the price is spent from here on
             self._forget()
-            self.vectorizer_ = words
-            if choice is not None:
-                words._choose(totals, choice, charge)  # public
+            self.vectorizer_ = words.vectorizer
+            if isinstance(words, Choice):
+                words.release(weights, charge)  # public
                 with interruptible():
-                    self._add_public_inputs(words, topics, _or_without)
+                    public_words = inputs.give_what_works(
+                        training, words.vectorizer
+                    )  # public
+            vocabulary = words.vectorizer.vocabulary_  # public
             with interruptible():
-                X = columns(words, counted)  # private
+                X = columns_or_shards(counted, vocabulary)  # private
             try:
                 # shards hold the users
                 users = None if are_shards(X) else user_ids
-                topics._fit_paid(X, users, charge, earlier=past)  # public
+                training.run_paid(X, users, charge, public_words)  # public
             finally:
-                if hasattr(topics, "components_"):
-                    self._publish(topics, paid)
-            if groups is not None:
-                seed = self.random_state
-                if seed is not None:  # larger than those of words and topics
-                    seed = 2**31 + int(check_random_state(seed).randint(2**30))
-                self.counts_ = groups.release(
-                    topics, X, places, user_ids, charge, seed, progress
+                if hasattr(model, "components_"):
+                    self._publish(parts)
+            if counting is not None:
+                self.counts_ = counting.release(
+                    model, X, places, user_ids, charge, progress
                 )  # public
 
     def fit_transform(
@@ -431,16 +408,17 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
 
     def _doc_topics(self, raw_documents: Iterable[str]) -> Iterator[np.ndarray]:
         """Shares of the topics in blocks of texts; private."""
-        words = self.vectorizer_
-        is_given = isinstance(words, CountVectorizer)
-        splitter = splitter_of(words) if is_given else words._splitter
-        known, n_tokens = [], 0
+        vectorizer = self.vectorizer_
+        known = []
+        n_tokens = 0
         texts = column_of(raw_documents)
-        for X, n_words in count_blocks(texts, splitter, words.vocabulary_):
+        for X, n_words in count_blocks(
+            texts, splitter_of(vectorizer), vectorizer.vocabulary_
+        ):
             known.append(np.asarray(X.sum(axis=1)).ravel())
             n_tokens += n_words
             yield self.model_.transform(X)
-        if not is_given:
+        if isinstance(vectorizer, PrivateCountVectorizer):
             warn_of_coverage(np.concatenate(known), n_tokens)
 
     def score(self, raw_documents: Iterable[str], y: Any = None) -> float:
@@ -463,10 +441,10 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
 
     def _counts(self, raw_documents: Iterable[str]) -> Any:
         """Counts of texts; private."""
-        words = self.vectorizer_
-        if isinstance(words, PrivateCountVectorizer):
-            return words.transform(raw_documents)
-        return transformed(words, column_of(raw_documents))
+        vectorizer = self.vectorizer_
+        if isinstance(vectorizer, PrivateCountVectorizer):
+            return vectorizer.transform(raw_documents)
+        return transformed(vectorizer, column_of(raw_documents))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write words, topics and guarantee to a file that may be published.
@@ -512,186 +490,22 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def _steps(
-        self, earlier: Any = None
-    ) -> tuple[CountVectorizer | PrivateCountVectorizer, DocumentLDA]:
-        """The two steps, with their shares of the budget; all public.
-
-        Only the words of an earlier fit are fitted.
-        """
-        self._validate_params()
-        exactly_one(type(self).__name__, epsilon=self.epsilon)
-        if self.public_texts is not None:
-            public_texts = column_of(self.public_texts, "public_texts")
-            list(each_text("public_texts", public_texts))
-        if not isinstance(self._source, str | None):
-            check_source("word_vectors", self._source)
-        for_words, for_topics = self._shares()
-        if earlier is not None:  # whose words are paid for
-            for_topics = self.epsilon
-        seeds: tuple[int | None, int | None] = (None, None)
-        if self.random_state is not None:  # two seeds, whose noise does not cancel
-            seed = 2 * int(check_random_state(self.random_state).randint(2**30))
-            seeds = (seed, seed + 1)
-        words = self._words(for_words, seeds[0])
-        expected = self._expected(for_topics)  # warns of too many topics, and of delta
-        n_components = self.n_components
-        if expected is not None and n_components == "auto":
-            n_components = expected.recommended_components
-        topics = SubLDA() if self.model is None else clone(self.model)
-        topics.set_params(
-            n_components=n_components,
-            epsilon=for_topics,
-            delta=self.delta,
-            ledger=None,
-            n_jobs=self.n_jobs,
-            random_state=seeds[1],
-            verbose=self.verbose,
-            word_vectors=None,
-        )
-        if topics.noise_multiplier is not None:
-            raise ValueError(
-                "model must leave noise_multiplier=None, got "
-                f"{topics.noise_multiplier}: epsilon states the budget of words "
-                "and topics together"
-            )
-        # whatever can be refused is refused before anything is spent
-        if earlier is not None:
-            words = words_of_earlier(earlier)
-            topics._refuse_before(len(words.vocabulary_), is_chosen=False)
-        elif isinstance(words, PrivateCountVectorizer):
-            words._validate_params()
-            topics._refuse_before(self.max_features, is_chosen=True)
-        else:
-            topics._refuse_before(len(words.vocabulary_), is_chosen=False)
-        return words, topics
-
-    @property
-    def _is_chosen(self) -> bool:
-        """Whether the words are chosen from the texts, and not given."""
-        return self.vocabulary is None or isinstance(self.vocabulary, str)
-
-    def _shares(self) -> tuple[float, float]:
-        """Epsilon of the words and of the topics."""
-        epsilon = self.epsilon
-        if not self._is_chosen:
-            return 0.0, epsilon
-        if epsilon == np.inf:
-            return epsilon, epsilon
-        return split_budget(epsilon, self.delta)
-
-    def _words(
-        self, epsilon: float, seed: int | None
-    ) -> CountVectorizer | PrivateCountVectorizer:
-        """The vectorizer: of given words, or one that chooses them for `epsilon`."""
-        stop_words = self._stop_words()
-        if self._is_chosen:
-            return PrivateCountVectorizer(
-                epsilon=epsilon,
-                delta=self.delta,
-                candidates=self.vocabulary,
-                token_pattern=letters(language_of(self.vocabulary)),
-                max_features=self.max_features,
-                random_state=seed,
-                stop_words=stop_words,
-            )
-        if not all(isinstance(word, str) for word in self.vocabulary):
-            raise ValueError("vocabulary must hold words (str); leave out other values")
-        given = given_words(self.vocabulary, stop_words)
-        return given.fit([])  # a fit to no text checks that words differ
-
-    def _expected(self, for_topics: float) -> Plan | None:
-        """What to expect of `expected_n_docs` texts; None without that number."""
-        n_docs = self.expected_n_docs
-        is_auto = self.n_components == "auto"
-        if n_docs is None and is_auto:
-            raise ValueError(
-                "n_components='auto' needs expected_n_docs, a public guess of the "
-                "number of texts, or of users; give it, or a number of topics"
-            )
-        if n_docs is None or (self.epsilon == np.inf and not is_auto):
-            return None
-        return plan(
-            n_docs=n_docs,
-            epsilon=for_topics,
-            delta=self.delta,
-            n_components=2 if is_auto else self.n_components,
-            n_words=self.max_features if self._is_chosen else len(self.vocabulary),
-            word_vectors=self._source is not None,
-        )
-
     def _forget(self) -> None:
         """Drop the model of an earlier fit, which has other words."""
         for name in [*vars(self)]:
             if name.endswith("_") and not name.startswith("_"):
                 delattr(self, name)
 
-    def _add_public_inputs(
-        self,
-        words: CountVectorizer | PrivateCountVectorizer,
-        topics: DocumentLDA,
-        made: Callable[[str, Callable[[], np.ndarray]], np.ndarray | None],
-    ) -> None:
-        """Give the topics what is public: a prior of public texts, and vectors.
-
-        `made` is `_or_without` once words are paid for: what fails is left out.
-        """
-        if self.public_texts is not None:
-            prior = partial(
-                public_prior,
-                self.public_texts,
-                n_components=topics.n_components,
-                vocabulary=words,
-                n_jobs=self.n_jobs,
-                random_state=topics.random_state,
-            )
-            topics.set_params(prior_components=made("public_texts", prior))
-        if self._source is not None:
-            load = partial(self._vectors, words)
-            topics.set_params(word_vectors=made("word_vectors", load))
-
-    def _vectors(self, words: Any) -> np.ndarray:
-        """What public words mean."""
-        source = self._source
-        return load_word_vectors(words, None if isinstance(source, str) else source)
-
-    def _refuse_vectors(self, candidates: Sequence[str]) -> None:
-        """Refuse vectors that fail for a public list of words."""
-        if self._source is not None and candidates:
-            self._vectors(candidates)
-
-    @property
-    def _source(self) -> Any:
-        """Where vectors of words come from.
-
-        "en" is the embedded table, and None is without.
-        """
-        if not isinstance(self.word_vectors, str):
-            return self.word_vectors
-        is_english = isinstance(self.vocabulary, str) and self.vocabulary == "en"
-        return "en" if is_english or self.word_vectors == "en" else None
-
-    def _stop_words(self) -> list[str] | None:
-        """Public words that do not count."""
-        words = self.stop_words
-        if words == "auto":
-            words = (
-                language_words(self.vocabulary)[1]
-                if isinstance(self.vocabulary, str)
-                else None
-            )
-        return None if words is None else sorted(words)
-
-    def _publish(self, model: Any, earlier: Guarantee | None) -> None:
-        """Set the fitted attributes of both steps, with one guarantee.
-
-        `earlier` is the guarantee of the fit whose words and counts are in this model.
-        """
-        both = combined_guarantee(
-            make_pipeline(self.vectorizer_, model), seeds_differ=True
-        )
+    def _publish(self, parts: Parts) -> None:
+        """Set the fitted attributes, with one guarantee for words and topics."""
+        model = parts.training.model
+        earlier = parts.earlier
+        steps = [
+            (type(step).__name__.lower(), step) for step in (self.vectorizer_, model)
+        ]
+        both = guarantee_of_steps(steps, seeds_differ=True)
         if earlier is not None:
-            cost = guarantee_of_both(model._paid.own, earlier)
+            cost = guarantee_of_both(parts.training.own_cost, earlier)
             both = dataclasses.replace(
                 both,
                 epsilon=cost.epsilon,
@@ -703,7 +517,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 ),
             )
         inputs = dict(both.provenance)
-        if isinstance(self._source, str) and "word vectors" in inputs:
+        if isinstance(parts.inputs.source, str) and "word vectors" in inputs:
             inputs["word vectors"] = SOURCE
         publish(
             self,
@@ -722,107 +536,10 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         )
 
 
-def split_budget(epsilon: float, delta: float) -> tuple[float, float]:
-    """Epsilon of the words and of the topics, of a finite total."""
-    share = min(max(0.06 * epsilon, 0.05), 0.25)
-    words, topics = split_epsilon(epsilon, (share, 1 - share), delta=delta)
-    if words == 0.0:
-        raise ValueError(
-            f"epsilon={epsilon:g} pays for neither words nor topics; give at least "
-            "0.01, or public words (vocabulary)"
-        )
-    return words, topics
-
-
-def what_to_expect(model: PrivateTopicModel) -> Plan:
-    """What to expect of a fit to `expected_n_docs` texts, after the words are paid.
-
-    Its epsilon is the total.
-    """
-    _, for_topics = model._shares()
-    expected = model._expected(for_topics)
-    assert expected is not None, "expected_n_docs is missing"
-    return dataclasses.replace(expected, epsilon=model.epsilon)
-
-
-def _made(name: str, make: Callable[[], np.ndarray]) -> np.ndarray:
-    """What is made of a public input, before anything is paid for."""
-    return make()
-
-
-def _or_without(name: str, make: Callable[[], np.ndarray]) -> np.ndarray | None:
-    """What is made of a public input; None if that fails, as the words are paid for."""
-    try:
-        return make()
-    except Exception as error:  # whatever the source of the caller raises
-        warn_user(f"topics are found without {name}: {error}")
-        return None
-
-
-def given_words(
-    vocabulary: Sequence[str], stop_words: list[str] | None
-) -> CountVectorizer:
-    """A vectorizer of given words; warns of those that no text can have."""
-    rule = rule_of(vocabulary, stop_words=stop_words)
-    forms = forms_of(rule, vocabulary)
-    unknown = [word for word, form in zip(vocabulary, forms) if form is None]
-    if unknown:
-        warn_user(
-            f"{len(unknown)} of {len(forms)} words of vocabulary cannot occur, for "
-            f"instance {unknown[0]!r}, and their columns hold noise alone; leave them "
-            "out. Words are in lower case, without spaces and signs, and no stop words"
-        )
-    words = [form or word for word, form in zip(vocabulary, forms)]
-    return counter_of(words, stop_words=stop_words)
-
-
-def words_of_earlier(earlier: Any) -> CountVectorizer | PrivateCountVectorizer:
-    """The words that an earlier fit has chosen, or was given."""
+def check_earlier(earlier: Any) -> None:
+    """Refuse what has no words and topics of an earlier fit."""
     if not isinstance(earlier, PrivateTopicModel) or not hasattr(earlier, "model_"):
         raise ValueError(
             f"earlier must be a fitted PrivateTopicModel, got {type(earlier).__name__}"
             "; pass the model itself, not a release of it"
         )
-    return earlier.vectorizer_
-
-
-def splitter_of(words: CountVectorizer | PrivateCountVectorizer) -> Splitter:
-    """What splits texts for a vectorizer of this module."""
-    is_given = isinstance(words, CountVectorizer)
-    return Splitter(words.analyzer if is_given else words._rule())
-
-
-def refuse_few(
-    words: CountVectorizer | PrivateCountVectorizer, counted: Counted
-) -> None:
-    """Refuse texts without topics; errors quote neither text nor id."""
-    is_given = isinstance(words, CountVectorizer)
-    found = counted.has_words
-    if is_given:
-        found = not words.vocabulary_.keys().isdisjoint(counted.terms)
-    if counted.n_docs < 2 or not found:
-        known = "a word of the vocabulary" if is_given else "words"
-        got = f"texts of which none has {known}"
-        if counted.n_docs < 2:
-            got = "fewer texts"
-        raise ValueError(
-            f"raw_documents must be at least two texts, of which one has {known}, got "
-            f"{got}; check their column, their language, and the case of given words"
-        )
-    if counted.users is not None and counted.n_units < 2:
-        raise ValueError(
-            "user_ids must name at least two users, got one id for all texts; pass the "
-            "id of the person behind each text"
-        )
-
-
-def columns(
-    words: CountVectorizer | PrivateCountVectorizer, counted: Counted
-) -> sp.csr_matrix | CountShards:
-    """Counts of the words, in shards if there are many; private."""
-    if counted.shards is None:
-        return columns_of(counted, words.vocabulary_)
-    shards = counted.narrow(words.vocabulary_)
-    known = [np.asarray(X.sum(axis=1)).ravel() for X in shards]
-    warn_of_coverage(np.concatenate(known), counted.n_tokens)
-    return shards
