@@ -123,6 +123,19 @@ def test_the_prior_of_documents_is_that_of_their_length(length, expected):
     assert np.array_equal(given.transform(X), model.transform(X)) == (length > 20)
 
 
+def test_clusters_of_words_have_one_prior_for_all_lengths(repeats):
+    """It is that of good topics: in the place of noise there are public clusters."""
+    X, vectors = repeats
+    options = {"epsilon": 8.0, "random_state": 0, "word_vectors": vectors}
+    model = SubLDA(3, max_iter=10, **options).fit(X)
+    assert model.weak_topics_.all()
+    assert model.doc_topic_prior_ == 0.1
+    untested = SubLDA(3, max_iter=7, **options).fit(X)
+    assert untested.doc_topic_prior_ > 0.2
+    both = SubLDA(3, max_iter=10, prior_components=np.ones((3, 60)), **options).fit(X)
+    assert both.doc_topic_prior_ > 0.2
+
+
 def test_a_release_has_the_prior_of_its_documents(tmp_path):
     X = make_topic_corpus(300, 50, 3, doc_length=5, random_state=0).data
     model = SubLDA(3, epsilon=9.0, max_iter=3).fit(X)

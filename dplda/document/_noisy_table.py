@@ -104,6 +104,13 @@ class NoisyTable:
         """Word totals (n_words,), estimated from all releases."""
         return self.latest_reading().totals
 
+    @property
+    def may_have_clusters(self) -> bool:
+        """Whether public clusters of words may replace topics that are noise."""
+        if self.public is None or self.tested is None:
+            return False
+        return self.public.vectors is not None and self.public.topics is None
+
     def latest_reading(self) -> Reading:
         """The reading of all releases of word totals; it takes as long as a round."""
         if self.reading.of is self.released:
