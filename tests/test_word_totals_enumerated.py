@@ -2,27 +2,28 @@
 
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from shared_cases import fit_few
 
 from dplda import SubLDA
 from dplda.datasets import make_topic_corpus
-from dplda.document import _noisy_table, _training
+from dplda.document import _noisy_table, _topic_test, _training
 from dplda.document._contributions import (
     Documents,
     release_totals_again,
     release_word_totals,
 )
 from dplda.document._document_budget import (
-    NORM,
     WORD_TOPIC_COUNTS,
     WORD_TOTALS,
     document_budget,
 )
 from dplda.document._noisy_table import concluded, finish, with_clusters
-from dplda.document._plan import are_far_fewer, topics_shown
+from dplda.document._public_words import Agreement
 from dplda.document._rules import Rules
 from dplda.document._word_totals import WordTotals
 from dplda.metrics import held_out_perplexity
@@ -227,32 +228,75 @@ def test_what_is_in_the_place_of_topics_reads_releases_alone(vectors):
     np.testing.assert_allclose(found["components_"], table.T + 0.01)
 
 
-@pytest.mark.parametrize("shown", [0, 1, 12])
-def test_weak_topics_are_equal_parts_if_far_fewer_are_shown_than_expected(
-    shown, monkeypatch
-):
+@pytest.mark.parametrize("n_shown", [0, 1, 4])
+def test_topics_keep_what_documents_confirm(n_shown, monkeypatch):
+    """Shown topics and weak ones apart; the words still add up to their totals."""
     rng = np.random.default_rng(0)
-    frequencies = rng.dirichlet(np.ones(60))
-    X = rng.multinomial(4, frequencies, size=3000) * rng.integers(1, 3, (3000, 1))
-    last = SubLDA(20, epsilon=100.0, max_iter=10, random_state=0).fit(X)._released
-    noise = math.sqrt(last.variance) / NORM
-    assert 14 < topics_shown(noise, last.released.n_docs, 20) < 20.1
-    marks = np.arange(20) < shown
+    X = rng.multinomial(4, rng.dirichlet(np.ones(60)), size=3000)
+    last = SubLDA(4, epsilon=20.0, max_iter=10, random_state=0).fit(X)._released
+    marks = np.arange(4) < n_shown
     monkeypatch.setattr(_noisy_table, "shown", lambda evidence: marks)
-    before, _ = concluded(last, 1)
-    table, _, instead = with_clusters(last, 1)
-    np.testing.assert_array_equal(table[:, marks], before[:, marks])
-    if shown == 12:  # fewer than expected, and within the error of the plan
-        assert instead is None
-        np.testing.assert_array_equal(table, before)
-    else:
-        assert instead is not None
-        rest = np.maximum(last.totals - before[:, marks].sum(axis=1), 0)
-        parts = np.tile(rest[:, None] / (20 - shown), (1, 20 - shown))
-        np.testing.assert_allclose(table[:, ~marks], parts)
+    tested = last.tested._replace(
+        confirmed=np.array([5.0, 5.0, 0.0, -1.0]), claimed=np.full(4, 10.0)
+    )
+    kept = {n: (5.0 * min(n, 2) - (n == 4) + 1) / (10 * n + 1) for n in range(5)}
+    of_weak = {4: 10 / 41, 3: 5 / 31}  # numbers of weak topics
+    before, prior = concluded(last, 1)
+    table, _, line = with_clusters(replace(last, tested=tested), 1)
+    np.testing.assert_allclose(table.sum(axis=1), last.totals, rtol=1e-9)
+    totals = last.totals[:, None] * prior.expected[0, :4][marks]
+    part = kept[n_shown]
+    np.testing.assert_allclose(
+        table[:, marks], part * before[:, marks] + (1 - part) * totals
+    )
+    if n_shown == 4:
+        assert line.startswith(f"fresh sums of the documents confirm {part:.0%}")
+        return
+    rest = last.totals - table[:, marks].sum(axis=1)
+    of_word = before[:, ~marks] / before[:, ~marks].sum(axis=0)
+    of_word /= of_word.sum(axis=1, keepdims=True)
+    part = of_weak[4 - n_shown]
+    parts = part * of_word + (1 - part) / (4 - n_shown)
+    np.testing.assert_allclose(table[:, ~marks], rest[:, None] * parts)
+    assert line.startswith(f"{4 - n_shown} of 4 are not shown; fresh sums")
 
 
-@pytest.mark.parametrize("n_docs", [-50.0, 0.0, 1e-9])
-def test_a_noisy_number_of_documents_may_be_anything(n_docs):
-    assert 0 <= topics_shown(0.5, n_docs, 20) < 1e-3
-    assert not are_far_fewer(0, 0.5, n_docs, 20)
+def test_the_part_that_documents_confirm_is_a_slope_with_a_prior_at_one():
+    tested = _topic_test.Tested(
+        np.zeros(4),
+        np.ones(4),
+        confirmed=np.array([0.0, 30.0, 900.0, -50.0]),
+        claimed=np.array([1e-9, 99.0, 100.0, 10.0]),
+    )
+    found = [tested.confirmed_part(topic) for topic in np.eye(4, dtype=bool)]
+    np.testing.assert_allclose(found, [1.0, 0.31, 1.0, 0.0])
+    both = np.array([True, True, False, False])
+    assert tested.confirmed_part(both) == pytest.approx(31 / 100)
+    assert tested.confirmed_part(np.zeros(4, bool)) == 1.0
+    # a test without noise has no such sums, and changes no topic
+    assert _topic_test.Tested(np.zeros(4), np.ones(4)).confirmed_part(both) == 1.0
+
+
+def test_topics_that_are_not_shown_do_not_contradict_vectors():
+    """Their rows are noise. The slope of the shown ones is .3, and that of all .02."""
+    agreement = Agreement(np.array([30.0, -10.0]), np.array([100.0, 900.0]))
+    assert not agreement.contradicts(np.array([True, False]))
+    assert agreement.contradicts(np.array([True, True]))
+    # noise hides a slope
+    hidden = Agreement(np.array([-1.0, 0.0]), np.array([4.0, 0.0]))
+    assert not hidden.contradicts(np.array([True, False]))
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_documents_confirm_topics_and_no_chance_patterns(mixed):
+    """With the tokens dealt anew, the same documents have no topics."""
+    made = make_topic_corpus(3000, 200, 5, doc_length=6, random_state=0)
+    X = made.data
+    if mixed:
+        rows = np.repeat(np.arange(3000), np.ravel(X.sum(axis=1)).astype(int))
+        words = np.repeat(X.indices, X.data.astype(int))
+        words = np.random.default_rng(0).permutation(words)
+        X = sp.csr_array((np.ones(len(rows)), (rows, words)), shape=X.shape)
+    model = SubLDA(5, epsilon=8.0, max_iter=10, random_state=0).fit(X)
+    part = model._released.tested.confirmed_part(np.ones(5, bool))
+    assert part < 0.3 if mixed else part > 0.95

@@ -85,9 +85,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     ----------
     doc_topic_prior_ : float
         Dirichlet parameter of the topics of documents that are transformed or scored.
-        By default it is 0.1, or 1 / (mean number of different words in a document) if
-        that is larger, because few words say little of the topics. The mean is
-        estimated for the training documents, from releases.
+        By default it is 0.1. Without `word_vectors`, or with `prior_components`, it is
+        1 / (mean number of different words in a document) if that is larger, because
+        few words say little of noisy topics. The mean is estimated for the training
+        documents, from releases.
     components_std_ : ndarray of shape (n_features_in_,)
         Standard deviation of the noise in a cell of each word, in counts like
         `components_`, before the estimate shrinks it. It is the same in all topics.
@@ -145,6 +146,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             return self.doc_topic_prior
         # 0.1 for all lengths: noisy topics of documents of four words are worse than
         # word totals. 2 / length: good topics lose 3 to 5% (docs/decisions.md, 29).
+        # Clusters of words are no noise, however short the documents.
+        if self._released.may_have_clusters:
+            return IN_ROUNDS
         length = max(1.0, self._released.released.doc_length)
         return max(IN_ROUNDS, 1 / length)
 

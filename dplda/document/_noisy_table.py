@@ -16,8 +16,7 @@ from scipy.special import ndtri
 
 from dplda.core._fold_in import slices
 from dplda.core._signal import shown, with_signal
-from dplda.document._document_budget import NORM, Round
-from dplda.document._plan import are_far_fewer
+from dplda.document._document_budget import Round
 from dplda.document._public_words import PublicWords
 from dplda.document._table_estimate import (
     PIECE,
@@ -48,8 +47,12 @@ BY_CLUSTERS = (
     "rest of the private word totals"
 )
 BY_TOTALS = (
-    "{} of {} are not shown, far more than expected, and are replaced by equal parts "
-    "of the rest of the private word totals"
+    "{} of {} are not shown; fresh sums of the documents confirm {:.0%} of what these "
+    "say of words, and equal parts of the private word totals replace the rest"
+)
+OF_SHOWN = (
+    "fresh sums of the documents confirm {:.0%} of what the shown topics say of words, "
+    "and {} replace the rest"
 )
 
 
@@ -100,6 +103,13 @@ class NoisyTable:
     def totals(self) -> np.ndarray:
         """Word totals (n_words,), estimated from all releases."""
         return self.latest_reading().totals
+
+    @property
+    def may_have_clusters(self) -> bool:
+        """Whether public clusters of words may replace topics that are noise."""
+        if self.public is None or self.tested is None:
+            return False
+        return self.public.vectors is not None and self.public.topics is None
 
     def latest_reading(self) -> Reading:
         """The reading of all releases of word totals; it takes as long as a round."""
@@ -356,33 +366,67 @@ def claim_of(last: NoisyTable, n_jobs: int | None) -> Claim:
 def with_clusters(
     last: NoisyTable, n_jobs: int | None
 ) -> tuple[np.ndarray, CellPrior | None, str | None]:
-    """The table that a fit publishes, its prior, and what replaces weak topics, if any.
+    """The table that a fit publishes, its prior, and what replaces topics, if any.
 
-    With word vectors, public clusters of words replace weak topics, unless shown topics
-    contradict the vectors. Otherwise, equal parts of the word totals replace them if
-    far fewer topics are shown than expected: documents would confirm more real topics.
-    In both cases, the shown topics keep their counts, and the others get the rest.
+    The test of the topics says which part of their rows documents confirm. Shown topics
+    keep this part, and the prior of the cells replaces the rest. The weak topics divide
+    the words that the shown ones leave: as public clusters of words with word vectors,
+    unless shown topics contradict these; else by their confirmed part, and equally.
     """
     table, prior = concluded(last, n_jobs)
+    tested = last.tested
     n_components = table.shape[1]
-    if prior is None or last.tested is None or n_components == 1:
-        return table, prior, None
-    weak = ~shown(last.tested.z)
-    n_weak = int(np.count_nonzero(weak))
-    vectors = None if last.public is None else last.public.vectors
     has_topics = last.public is not None and last.public.topics is not None
-    if n_weak == 0 or has_topics:
+    if prior is None or tested is None or n_components == 1 or has_topics:
         return table, prior, None
-    rest = np.maximum(last.totals - table[:, ~weak].sum(axis=1), 0.0)[:, None]
-    if vectors is not None and (weak.all() or not prior.contradicts_vectors):
-        table[:, weak] = rest * vectors.clusters(n_weak)
-        return table, prior, BY_CLUSTERS.format(n_weak, n_components)
-    noise = math.sqrt(last.variance) / NORM
-    n_shown = n_components - n_weak
-    if are_far_fewer(n_shown, noise, last.released.n_docs, n_components):
-        table[:, weak] = rest / n_weak
-        return table, prior, BY_TOTALS.format(n_weak, n_components)
-    return table, prior, None
+    strong = shown(tested.z)
+    weak = ~strong
+    lines = []
+    kept = tested.confirmed_part(strong)
+    if kept < 1:
+        others = np.broadcast_to(prior.expected[:, :n_components], table.shape)
+        expected = last.totals[:, None] * others[:, strong]
+        table[:, strong] = kept * table[:, strong] + (1 - kept) * expected
+        by = "word totals" if last.public is None else "predictions from word vectors"
+        lines.append(OF_SHOWN.format(kept, by))
+    if weak.any():
+        n_weak = int(np.count_nonzero(weak))
+        parts = clusters_for(n_weak, last.public, prior, strong)
+        line = BY_CLUSTERS.format(n_weak, n_components)
+        if parts is None:
+            kept = tested.confirmed_part(weak)
+            parts = kept * of_one_size(table[:, weak]) + (1 - kept) / n_weak
+            line = BY_TOTALS.format(n_weak, n_components, kept) if kept < 1 else ""
+        rest = np.maximum(last.totals - table[:, strong].sum(axis=1), 0.0)
+        table[:, weak] = rest[:, None] * parts
+        lines.insert(0, line)
+    return table, prior, "; ".join(filter(None, lines)) or None
+
+
+def clusters_for(
+    n_weak: int, public: PublicWords | None, prior: CellPrior, strong: np.ndarray
+) -> np.ndarray | None:
+    """Public clusters of words in the place of weak topics, (n_words, n_weak).
+
+    None without word vectors, and if the shown topics (`strong`) contradict them.
+    """
+    if public is None or public.vectors is None:
+        return None
+    agreement = prior.agreement
+    if agreement is not None and strong.any() and agreement.contradicts(strong):
+        return None
+    return public.vectors.clusters(n_weak)
+
+
+def of_one_size(cells: np.ndarray) -> np.ndarray:
+    """p(topic | word) of topics that are made equally large, like `cells`.
+
+    The sizes of topics that are noise are noise, too.
+    """
+    of_topics = cells / np.maximum(cells.sum(axis=0), 1e-300)
+    of_words = of_topics.sum(axis=1, keepdims=True)
+    equal = 1 / cells.shape[1]
+    return np.where(of_words, of_topics / np.maximum(of_words, 1e-300), equal)
 
 
 def finish(

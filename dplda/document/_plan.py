@@ -43,10 +43,10 @@ PAYS = 1.3
 # little on technical texts.
 ERROR = 0.14, 0.37
 # The median of K topics has z = CLAIM * n_docs / K / noise of a cell. The logarithms of
-# all z have the standard deviation SPREAD. Words and vectors change this little.
+# all z have the standard deviation SPREAD. Words and vectors change this little. The
+# standard error of the number of topics shown is 0.15 n_components.
 CLAIM = 0.0058
 SPREAD = 0.93
-SHOWN_ERROR = 0.15  # standard error of the number of topics shown, over n_components
 MIDDLE = -ndtri(FALSE_TOPICS / 2)  # z of the median topic if just half are shown
 # In eight of ten settings, the true number of documents was FEWEST to MOST times
 # `half`, without and with vectors. On two other corpora, of 9,575 and 14,613 documents,
@@ -308,19 +308,10 @@ def split_counts(epsilon: float, share: float, delta: float) -> tuple[float, flo
 def topics_shown(noise: float, n_docs: float, n_components: int) -> float:
     """Number of topics that are expected to be shown.
 
-    `noise` is the noise scale of a cell of the average, over NORM. A noisy `n_docs` may
-    be negative.
+    `noise` is the noise scale of a cell of the average, over NORM.
     """
-    if n_docs <= 0:
-        return 0.0
     middle = CLAIM * n_docs / (n_components * noise)
     return float(n_components * ndtr(math.log(middle / MIDDLE) / SPREAD))
-
-
-def are_far_fewer(n_shown: int, noise: float, n_docs: float, n_components: int) -> bool:
-    """Whether far fewer topics are shown than expected: by three standard errors."""
-    expected = topics_shown(noise, n_docs, n_components)
-    return n_shown < expected - 3 * SHOWN_ERROR * n_components
 
 
 def most_topics(noise: float, n_docs: float) -> int:

@@ -80,6 +80,23 @@ class Vectors(NamedTuple):
         return shares
 
 
+class Agreement(NamedTuple):
+    """Released rows of held-out words and their predictions from vectors."""
+
+    # of each topic, (n_components,), weighted by the precision of the rows
+    product: np.ndarray  # inner products of released and predicted rows
+    square: np.ndarray  # squared lengths of the predicted rows
+
+    def contradicts(self, topics: np.ndarray) -> bool:
+        """Whether the rows of some topics, a mask, contradict the vectors.
+
+        Their slope on the predictions is below `REAL`. Noise hides a slope whose
+        standard error is not.
+        """
+        square = max(float(self.square[topics].sum()), 1e-12)
+        return max(float(self.product[topics].sum()) / square, square**-0.5) < REAL
+
+
 class Topics(NamedTuple):
     """Public tokens in topics."""
 
@@ -210,7 +227,7 @@ class PublicWords:
         totals: np.ndarray,
         shares: np.ndarray,
         last: bool = False,
-    ) -> tuple[np.ndarray, float, bool]:
+    ) -> tuple[np.ndarray, float, Agreement | None]:
         """Expected p(topic | word), from the topic shares and the public tables.
 
         Parameters
@@ -231,15 +248,14 @@ class PublicWords:
             Rows sum to 1.
         trust : float
             How far public topics are trusted, from 0 to 1.
-        contradicts_vectors : bool
-            Whether the released rows contradict the vectors: their slope is below
-            `REAL`. Noise hides a slope whose standard error is not.
+        agreement : Agreement or None
+            Of the released rows with the vectors; None without vectors.
         """
         rows, precision, own = standard(noisy, noise_scale, totals, shares)
         held = self.held
         found = np.zeros_like(rows)
         trust = 1.0
-        contradicts_vectors = False
+        agreement = None
         if self.topics is not None:
             public = self.topics.contrasts(totals)
             trust = trust_in(public[held], rows[held], precision[held], 1.0)
@@ -253,16 +269,17 @@ class PublicWords:
                 1 / (SHARED * own),
             )
             found += trust_in(others[held], rows[held], precision[held], 0.5) * others
-            slope, square = slope_on(others[held], rows[held], precision[held])
-            error = max(square, 1e-12) ** -0.5
-            contradicts_vectors = max(slope, error) < REAL
+            agreement = Agreement(
+                np.einsum("v,vk,vk->k", precision[held], others[held], rows[held]),
+                np.einsum("v,vk,vk->k", precision[held], others[held], others[held]),
+            )
         if not last:
             found[held] = 0
         if self.topics is not None and self.seeds is not None:
             # a seed word belongs to its topics, whatever was released
             found[self.seeds] = self.topics.shares[self.seeds] - shares
         found = np.maximum(found + shares, 0.0)
-        return found / found.sum(axis=1, keepdims=True), trust, contradicts_vectors
+        return found / found.sum(axis=1, keepdims=True), trust, agreement
 
 
 def trust_in(

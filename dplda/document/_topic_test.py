@@ -24,6 +24,7 @@ from dplda.core._fold_in import aligned_zeros, in_16_bits
 from dplda.core._signal import KEPT_OUT, first_half
 from dplda.document._document_budget import CLIP, NORM, Round
 from dplda.document._private_side import Halves, PrivateSide, RoundInference
+from dplda.document._public_words import product
 from dplda.document._table_estimate import word_probabilities
 from dplda.privacy._mechanisms import MAX_RADIUS
 
@@ -86,6 +87,26 @@ class Claim:
             contrasts -= np.outer(common, along)
         return replace(self, contrasts=contrasts)
 
+    def expected(self, first: np.ndarray) -> np.ndarray:
+        """The sums that the documents give if the topics are true, up to a factor.
+
+        Each document has one topic j. Its weights are the means of p(topic | word) over
+        its words in one half, as if the words of the other half were ordinary. The
+        result (n_words, n_components) is in the units of `contrasts`.
+        """
+        if first.all() or not first.any():
+            return np.zeros_like(self.contrasts)
+        contrasts = self.across(first).contrasts
+        sizes = np.maximum(self.table.sum(axis=0), 1e-300)
+        totals = np.maximum(self.table.sum(axis=1, keepdims=True), 1e-300)
+        of_topics = self.contrasts / (self.weight[:, None] * sizes)
+        of_words = self.table / totals - self.shares
+        sums = np.empty_like(contrasts)
+        for seen in (first, ~first):
+            weights = product(of_topics[seen].T, of_words[seen])
+            sums[~seen] = product(contrasts[~seen], weights)
+        return sums
+
     def halves(
         self, radius: int, round_number: int, doc_topic_prior: float, n_jobs: int | None
     ) -> Halves:
@@ -122,6 +143,22 @@ class Tested(NamedTuple):
     own: np.ndarray | float = 0.0
     # variance from the random choice of documents, relative to the squared length
     spread: np.ndarray | float = 0.0
+    # inner products of releases and the sums that the topics let expect, and squared
+    # lengths of the latter, both over the variance of the noise
+    confirmed: np.ndarray | float = 0.0
+    claimed: np.ndarray | float = 0.0
+
+    def confirmed_part(self, topics: np.ndarray) -> float:
+        """Part of what some topics say of the words that documents confirm, at most 1.
+
+        The slope of the releases on the sums that the topics (a mask) let expect. Its
+        prior is normal with mean 1 and standard deviation 1. Returns the posterior
+        mean, clipped to [0, 1].
+        """
+        shape = topics.shape
+        confirmed = np.broadcast_to(self.confirmed, shape)[topics].sum()
+        claimed = np.broadcast_to(self.claimed, shape)[topics].sum()
+        return float(np.clip((confirmed + 1) / (claimed + 1), 0.0, 1.0))
 
     @property
     def z(self) -> np.ndarray:
@@ -145,21 +182,27 @@ def met(
     estimate of the number of documents, from releases.
     """
     n_words, n_components = noisy.shape
-    claim = claim.across(first_half(n_words, this_round.number))
+    first = first_half(n_words, this_round.number)
+    expected = claim.expected(first)
+    claim = claim.across(first)
     granularity = CLIP * NORM / this_round.mechanism.radius / this_round.rate
     # contributions sum to zero over topics: the mean of a row is noise only
     cells = granularity * (noisy - noisy.mean(axis=1, keepdims=True))
     variance = (this_round.mechanism.scale * granularity) ** 2 * (1 - 1 / n_components)
-    product = np.einsum("vk,vk->k", claim.contrasts, cells) / variance
+    along = np.einsum("vk,vk->k", claim.contrasts, cells) / variance
     size = np.maximum(claim.size, 1e-300)
     square = claim.size / variance
+    confirmed = np.einsum("vk,vk->k", expected, cells) / variance
+    claimed = np.einsum("vk,vk->k", expected, expected) / variance
     if before is not None:
-        product += before.product
+        along += before.product
         square += before.square
+        confirmed += before.confirmed
+        claimed += before.claimed
     # A document adds at most CLIP * NORM in L2.
     own = np.minimum(1, n_docs * claim.shares * (CLIP * NORM) ** 2 / size)
     spread = NORM * claim.chance / size**2 / this_round.rate
-    return Tested(product, square, own, spread)
+    return Tested(along, square, own, spread, confirmed, claimed)
 
 
 def tested_without_noise(
