@@ -65,21 +65,20 @@ def fold_in(
     variational=False,
     table=None,
     own=None,
-    in_rows=False,
 ):
     """The kernel on a copy of `theta`, as its twin."""
     theta = theta.copy()
-    scratch = np.full((2, 7 * theta.shape[1]), np.nan, np.float32)
-    longest = int(np.diff(X.indptr)[list(rows)].max())
+    scratch = np.full((2, 49 * theta.shape[1]), np.nan, np.float32)
+    numbers = np.arange(np.diff(X.indptr)[list(rows)].max(), dtype=np.int32)
     copies = np.zeros((0, 0), np.uint8)
     if table is None:
         table = copies
-    elif not in_rows:
-        copies = np.full((2, (longest + 31) * table.shape[1]), 255, np.uint8)
+    elif own is not None:
+        copies = np.full((2, len(numbers) * table.shape[1]), 255, np.uint8)
     steps = Steps(max_iter, tol)
     inference = Inference(phi, n_components, prior, steps, variational, own=own)
     rows = np.array(rows, np.int64)
-    _variational.fold_in(X, rows, theta, inference, table, scratch, copies)
+    _variational.fold_in(X, rows, theta, inference, table, scratch, copies, numbers)
     return theta
 
 
@@ -143,7 +142,7 @@ def test_fold_in_follows_its_formulas(
     )
     expected = reference.fold_in(*arguments, start, **options)
     table = in_bytes(phi)
-    for integers in ({}, {"table": table}, {"table": table, "in_rows": True}):
+    for integers in ({}, {"table": table}):
         results = []
         for name in instruction_sets:
             _sets.use(name)
@@ -181,7 +180,7 @@ def folded_in(X, theta, phi, prior, n_components, *, own=None, form, **steps):
         counts, rows = X.data[span], phi[X.indices[span]]
         if own is not None and np.ptp(theta[d, :n_components]) > 0:
             rows = twins.without_own(rows, counts, theta[d], *own)
-        shares = FORMS[form][0]
+        shares = FORMS[form]
         if form != "floats":
             rows = twins.narrow(rows, size=255)[:, :width] if len(rows) else rows
         add = partial(shares, rows, counts)
@@ -189,12 +188,8 @@ def folded_in(X, theta, phi, prior, n_components, *, own=None, form, **steps):
     return theta
 
 
-# of the table that documents read, with the twin of a step, and the kernel's arguments
-FORMS = {
-    "floats": (twins.shares_in_floats, {}),
-    "copies": (partial(twins.shares_in_integers, group=256), {"in_rows": False}),
-    "rows": (partial(twins.shares_in_integers, group=16), {"in_rows": True}),
-}
+# of the table that documents read, with the twin of a step
+FORMS = {"floats": twins.shares_in_floats, "bytes": twins.shares_in_integers}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -221,7 +216,7 @@ def test_fold_in_equals_its_twin(
     phi[n_words // 3] = 0
     start[1, :n_components] = 1 / n_components
     table = None if form == "floats" else in_bytes(phi)
-    for own in (None, own_counts(n_components)) if form == "copies" else (None,):
+    for own in (None, own_counts(n_components)) if form == "bytes" else (None,):
         options = {"variational": variational, "own": own}
         found = fold_in(
             X,
@@ -234,7 +229,6 @@ def test_fold_in_equals_its_twin(
             start,
             table=table,
             **options,
-            **FORMS[form][1],
         )
         expected = folded_in(
             X,
@@ -291,11 +285,7 @@ def test_words_that_no_topic_expects_do_not_spoil_a_document(smallest):
     phi = random_topics(4)
     phi[3] = smallest
     X = single_precision(np.full((1, N_WORDS), 50))
-    for options in (
-        {},
-        {"table": in_bytes(phi)},
-        {"table": in_bytes(phi), "in_rows": True},
-    ):
+    for options in ({}, {"table": in_bytes(phi)}):
         theta = fold_in(X, [0], phi, 0.1, 4, 20, 0.0, uniform_theta(1, 4), **options)
         assert_allclose(theta.sum(), 1, rtol=1e-6)
         assert (theta[0, :4] > 0).all()

@@ -252,14 +252,15 @@ def shares_in_floats(rows, counts, weights):
     return total
 
 
-def shares_in_integers(rows, counts, weights, *, group):
+def shares_in_integers(rows, counts, weights):
     """The same of rows of bytes: weights and quotients get 15 bits, sums are exact.
 
-    Words are taken in groups of 256 whose 16 lanes are added as floats, or of 16.
+    Words are taken in groups of 16 to 256, whose rows have at most 2^14 bytes.
     """
     total, largest, scale = np.zeros_like(weights), weights.max(), 2**19 - len(weights)
     scale = F(32767) / largest if largest * F(scale) > 32767 else F(scale)
     narrow = np.floor(weights * scale + F(0.5)).astype(np.int64)
+    group = min(max(2**14 // (-(-len(weights) // 32) * 32) // 16 * 16, 16), 256)
     for begin in range(0, len(counts), group):
         some = rows[begin : begin + group]
         shares = some @ narrow
@@ -270,11 +271,9 @@ def shares_in_integers(rows, counts, weights, *, group):
         if not most > 0:
             continue
         integers = np.floor(quotients * (F(32767) / most) + F(0.5)).astype(np.int64)
-        added = integers[:, None] * some
-        n_lanes = 16 if group > 16 else 1
-        lanes = np.array([added[i::n_lanes].sum(axis=0) for i in range(n_lanes)])
-        assert lanes.max() < 2**31
-        total = total + halves_added(lanes.astype(F)) * (most / F(32767))
+        added = integers @ some
+        assert added.max() < 2**31
+        total = total + added.astype(F) * (most / F(32767))
     return total
 
 

@@ -29,8 +29,6 @@ E_STEP_TOLERANCE = 1e-3
 
 LANES = 16  # floats in the widest vector register; topics are padded to a multiple
 BATCH = 1 << 18  # entries and topic weights of documents that are inferred at a time
-# Up to this number of topics, a document copies the table's rows of its words.
-MOST_COPIED = 256
 LARGEST_PRIOR = 1e9  # sums with it are finite in single precision
 
 
@@ -169,14 +167,15 @@ def update_theta(
     threads = n_threads(n_jobs)
     padded = theta.shape[1]
     integers = copies = np.zeros((0, 0), np.uint8)
+    numbers = np.zeros(0, np.int32)
     if inference.in_integers:
         integers = in_bytes(inference.phi, n_jobs)
-        if inference.own is not None or inference.n_components <= MOST_COPIED:
-            longest = int(np.diff(X.indptr).max(initial=0)) + 2 * LANES
-            copies = aligned_zeros((threads, longest * integers.shape[1]), np.uint8)
-    scratch = aligned_zeros((threads, 7 * padded), np.float32)
+    if inference.own is not None:
+        numbers = np.arange(np.diff(X.indptr).max(initial=0), dtype=np.int32)
+        copies = aligned_zeros((threads, len(numbers) * integers.shape[1]), np.uint8)
+    scratch = aligned_zeros((threads, 49 * padded), np.float32)
     rows = rows.astype(np.int64, copy=False)
-    _variational.fold_in(X, rows, theta, inference, integers, scratch, copies)
+    _variational.fold_in(X, rows, theta, inference, integers, scratch, copies, numbers)
 
 
 def uniform_theta(n_docs: int, n_components: int) -> np.ndarray:

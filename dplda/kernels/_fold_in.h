@@ -1,22 +1,26 @@
-/* Topic weights of a document under a fixed table; in _variational.h.
+/* Topic weights of documents under a fixed table; in _variational.h.
  *
  * By expectation-maximization, or by the steps of variational Bayes: there exp(E[log theta]) takes
  * the place of theta, the mean, in the shares of words. A step adds the row of each word to the
  * topics, times count / (theta . row): what multiplies a whole row does not matter.
  *
  * The table is one of floats, padded with zeros to a multiple of 16 topics, or one of bytes, relative
- * to the largest of each row. Of many topics, bytes are read in rows. Of fewer, a document copies the
- * bytes of its words once for all steps, in groups of at most 16 tiles of 16 words, so that a word is
- * a lane:
+ * to the largest of each row. Sums of bytes are exact in a group of words, whose rows stay in the
+ * first level of the cache. Sums of floats have a fixed order: words four at a time; groups; the 16
+ * lanes as v_sum adds them.
  *
- *     copy[group][8 topics][tile][pair of topics][16 words][2 topics]
- *
- * Sums of floats have a fixed order: words four at a time, a tile, or a group; the 16 lanes as v_sum
- * adds them. The definition is `fold_in` in tests/twins.py.
+ * A step of a short document waits for its own results most of the time: for a largest quotient, a
+ * division, a sum of lanes. So some documents take their steps together, part by part. The definition
+ * is `fold_in` in tests/twins.py.
  */
 #ifndef DPLDA_FOLD_IN_H
 #define DPLDA_FOLD_IN_H
-enum { DPLDA_GROUP = 256 };
+enum {
+    DPLDA_TOGETHER = 8, /* documents */
+    DPLDA_GROUP = 256,  /* words at most: 256 * 255 * 32767 < 2^31 */
+    DPLDA_NEAR = 1 << 14 /* bytes of a table that stay near */
+};
+
 #ifdef __GNUC__
 #define DPLDA_CALLED static __attribute__((noinline)) /* for gcc 12 to find the registers */
 #else
@@ -25,11 +29,10 @@ enum { DPLDA_GROUP = 256 };
 
 /* A table, and how to infer from it. */
 typedef struct {
-    const float *phi;    /* (n_words, padded) */
+    const float *phi;     /* (n_words, padded) */
     const uint8_t *bytes; /* the same from `narrow`, (n_words, n_topics); NULL: phi is read */
     ptrdiff_t padded;
     ptrdiff_t n_components;
-    ptrdiff_t n_blocks; /* of 8 topics */
     float prior;
     ptrdiff_t max_iter;
     float tol;
@@ -39,58 +42,44 @@ typedef struct {
     float least;               /* count of a cell */
 } dplda_inference;
 
-/* A document under a table. */
+/* What a step keeps of a group of words. */
 typedef struct {
-    const dplda_inference *all;
+    int32_t share[DPLDA_GROUP];
+    float quotient[DPLDA_GROUP + 32];
+    int16_t narrow[DPLDA_GROUP + 32]; /* quotients in 15 bits */
+    float unit;                  /* what their 1 stands for */
+} dplda_group;
+
+/* A document, and the state of its steps. */
+typedef struct {
     ptrdiff_t n; /* different words */
     const int32_t *word;
     const float *count;
-    const uint8_t *copy; /* NULL: rows are read */
-    const float *prior;  /* (padded,) doc_topic_prior, and 0 on the padding */
-    float total;         /* all counts and priors */
+    const uint8_t *bytes; /* of the table, or of its own; NULL: floats are read */
+    float total;          /* all counts and priors */
+    float *theta;         /* (padded,), as all that follow */
+    float *first, *second, *third, *new_theta, *weight;
+    float *spare;
+    float scale;   /* of the weights in 15 bits, in `spare` */
+    float longest; /* first step before the last extrapolation */
+    int n_steps;   /* since the last extrapolation */
+    dplda_group *group;
 } dplda_document;
 
-/* Copy topics k, ..., k + 15 of 16 rows, a word a lane: two blocks of four pairs. */
-DPLDA_INLINE void dplda_turn(const uint8_t *const *row, ptrdiff_t topic, ptrdiff_t block,
-                             uint8_t *to) {
-#ifdef DPLDA_X86
-    for (int i = 0; i < 16; i += 8, to += 16) {
-        __m128i rows[8], pairs[8];
-        for (int j = 0; j < 8; j++) {
-            rows[j] = _mm_loadu_si128((const __m128i *)(row[i + j] + topic));
-        }
-        for (int j = 0; j < 4; j++) {
-            pairs[j] = _mm_unpacklo_epi16(rows[2 * j], rows[2 * j + 1]);
-            pairs[j + 4] = _mm_unpackhi_epi16(rows[2 * j], rows[2 * j + 1]);
-        }
-        for (int h = 0; h < 2; h++) {
-            const __m128i *half = pairs + 4 * h;
-            const __m128i low = _mm_unpacklo_epi32(half[0], half[1]);
-            const __m128i low_next = _mm_unpacklo_epi32(half[2], half[3]);
-            const __m128i high = _mm_unpackhi_epi32(half[0], half[1]);
-            const __m128i high_next = _mm_unpackhi_epi32(half[2], half[3]);
-            __m128i *pair = (__m128i *)(to + h * block);
-            _mm_storeu_si128(pair, _mm_unpacklo_epi64(low, low_next));
-            _mm_storeu_si128(pair + 2, _mm_unpackhi_epi64(low, low_next));
-            _mm_storeu_si128(pair + 4, _mm_unpacklo_epi64(high, high_next));
-            _mm_storeu_si128(pair + 6, _mm_unpackhi_epi64(high, high_next));
-        }
-    }
-#else
-    for (int i = 0; i < 16; i++, to += 2) {
-        for (int h = 0; h < 8; h++) {
-            memcpy(to + h / 4 * block + h % 4 * 32, row[i] + topic + 2 * h, 2);
-        }
-    }
-#endif
+/* Bytes of a row, and words of a group. */
+DPLDA_INLINE ptrdiff_t dplda_row(const dplda_inference *all) { return (all->padded + 31) / 32 * 32; }
+DPLDA_INLINE ptrdiff_t dplda_group_size(const dplda_inference *all) {
+    const ptrdiff_t n = DPLDA_NEAR / dplda_row(all) / 16 * 16;
+    return n < 16 ? 16 : n < DPLDA_GROUP ? n : DPLDA_GROUP;
 }
 #endif
 
 /* new_theta += the shares of all words in each topic, over their weights. */
-DPLDA_INLINE void NAME(add_floats)(const dplda_document *doc, const float *weight,
-                                   float *new_theta) {
-    const ptrdiff_t padded = doc->all->padded;
-    const float *phi = doc->all->phi;
+DPLDA_INLINE void NAME(add_floats)(const dplda_inference *all, const dplda_document *doc,
+                                   const float *weight) {
+    const ptrdiff_t padded = all->padded;
+    const float *phi = all->phi;
+    float *new_theta = doc->new_theta;
     for (ptrdiff_t first = 0; first < doc->n; first += DPLDA_WIDTH) {
         const ptrdiff_t left = doc->n - first, n_words = left < DPLDA_WIDTH ? left : DPLDA_WIDTH;
         const float *row[DPLDA_WIDTH];
@@ -130,182 +119,168 @@ DPLDA_INLINE void NAME(add_floats)(const dplda_document *doc, const float *weigh
     }
 }
 
-/* Weights in 16 bits, in pairs; returns their scale. */
-static float NAME(narrow_weights)(const float *weight, ptrdiff_t padded, int32_t *pairs) {
+/* The probabilities of n words, times the scale of the weights. */
+DPLDA_INLINE void NAME(add_topics)(const ptrdiff_t n_topics, const dplda_document *doc,
+                                   const int32_t *of, ptrdiff_t n) {
+    const int16_t *weight = (const int16_t *)doc->spare;
+    for (ptrdiff_t word = 0; word < n; word += 4) {
+        const uint8_t *row[4];
+        veci s[4];
+        for (int i = 0; i < 4; i++) {
+            row[i] = doc->bytes + of[word + i < n ? word + i : 0] * n_topics, s[i] = vi_all(0);
+        }
+        for (ptrdiff_t k = 0; k < n_topics; k += 32) {
+            const vs t = vs_load(weight + k);
+            for (int i = 0; i < 4; i++) {
+                s[i] = vi_add_products(s[i], vs_bytes(row[i] + k), t);
+            }
+        }
+        vi_sums4(s, doc->group->share + word);
+    }
+}
+
+/* The same of the words from `begin` on. A constant number of topics is faster. */
+DPLDA_CALLED void NAME(shares)(const dplda_document *doc, ptrdiff_t begin, ptrdiff_t n,
+                               ptrdiff_t n_topics) {
+    const int32_t *of = doc->word + begin;
+    switch (n_topics) {
+    case 32: NAME(add_topics)(32, doc, of, n); break;
+    case 64: NAME(add_topics)(64, doc, of, n); break;
+    case 128: NAME(add_topics)(128, doc, of, n); break;
+    default: NAME(add_topics)(n_topics, doc, of, n);
+    }
+}
+
+/* Counts over the probabilities, of 16 words: these are at least 2^-12 of the largest of the row, for
+ * the quotients of other words to keep some bits. */
+DPLDA_INLINE vec NAME(quotient)(const dplda_document *doc, const float *count, ptrdiff_t word) {
+    const vec share = v_max(v_float(vi_load(doc->group->share + word)), v_all(doc->scale / 16));
+    const vec quotient = v_div(v_mul(v_load(count), v_all(doc->scale)), share);
+    v_store(doc->group->quotient + word, quotient);
+    return quotient;
+}
+
+/* The quotients of n words from `begin` on, and the same in 15 bits. */
+DPLDA_CALLED void NAME(quotients)(const dplda_document *doc, ptrdiff_t begin, ptrdiff_t n) {
+    dplda_group *group = doc->group;
+    const float *count = doc->count + begin;
+    const ptrdiff_t last = n - 16; /* word from which on 16 are left */
+    vec most = v_all(0);
+    float largest, few[16] = {0};
+    if (last < 0) {
+        for (ptrdiff_t word = 0; word < n; word++) {
+            few[word] = count[word];
+        }
+        most = NAME(quotient)(doc, few, 0);
+    } else {
+        for (ptrdiff_t word = 0; word < last; word += 16) {
+            most = v_max(NAME(quotient)(doc, count + word, word), most);
+        }
+        most = v_max(NAME(quotient)(doc, count + last, last), most);
+    }
+    v_store(group->quotient + n, v_all(0)), v_store(group->quotient + n + 16, v_all(0));
+    largest = NAME(most)(most);
+    group->unit = largest / 32767;
+    NAME(narrow)(group->quotient, 0, n + 32, largest > 0 ? 32767 / largest : 0, (n + 31) / 32 * 32,
+                 group->narrow);
+}
+
+/* to += n_parts times 32 topics of the rows of n words, times their quotients. */
+DPLDA_INLINE void NAME(add_parts)(const int n_parts, const dplda_group *group, const uint8_t *bytes,
+                                  const int32_t *of, ptrdiff_t n, ptrdiff_t n_topics, float *to,
+                                  ptrdiff_t padded) {
+    const int32_t *pair = (const int32_t *)group->narrow;
+    const vec unit = v_all(group->unit);
+    veci sum[4];
+    for (int i = 0; i < 2 * n_parts; i++) {
+        sum[i] = vi_all(0);
+    }
+    for (ptrdiff_t word = 0; word < n; word += 2) {
+        const uint8_t *row = bytes + of[word] * n_topics;
+        const uint8_t *next = bytes + of[word + (word + 1 < n)] * n_topics;
+        const vs two = vs_pairs(pair[word / 2]); /* the second is 0 if there is none */
+        for (int i = 0; i < n_parts; i++) {
+            vs low, high;
+            vs_two_rows(row + 32 * i, next + 32 * i, &low, &high);
+            sum[2 * i] = vi_add_products(sum[2 * i], low, two);
+            sum[2 * i + 1] = vi_add_products(sum[2 * i + 1], high, two);
+        }
+    }
+    for (int i = 0; i < n_parts; i++) {
+        vi_in_order(sum + 2 * i, sum + 2 * i + 1);
+    }
+    for (int i = 0; i < 2 * n_parts && 16 * i < padded; i++) {
+        v_store(to + 16 * i, v_add(v_load(to + 16 * i), v_mul(v_float(sum[i]), unit)));
+    }
+}
+
+/* new_theta += the rows of the n words from `begin` on, times their quotients. */
+DPLDA_CALLED void NAME(add_rows)(const dplda_inference *all, const dplda_document *doc,
+                                 ptrdiff_t begin, ptrdiff_t n) {
+    const ptrdiff_t n_topics = dplda_row(all), padded = all->padded;
+    const int32_t *of = doc->word + begin;
+    ptrdiff_t k = 0;
+    for (; k + 32 < padded; k += 64) {
+        NAME(add_parts)(2, doc->group, doc->bytes + k, of, n, n_topics, doc->new_theta + k, padded - k);
+    }
+    if (k < padded) {
+        NAME(add_parts)(1, doc->group, doc->bytes + k, of, n, n_topics, doc->new_theta + k, padded - k);
+    }
+}
+
+/* Weights in 15 bits, in `spare`. */
+DPLDA_CALLED void NAME(narrow_weights)(const dplda_inference *all, dplda_document *doc,
+                                 const float *weight) {
     /* Rounded weights sum to less than 2^19, so that sums of their products with bytes are below 2^27:
      * weights sum to at most 1, and each gains at most 1/2. */
-    float scale = (1 << 19) - padded, largest;
+    float scale = (1 << 19) - all->padded, largest;
     vec most = v_all(0);
-    for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
+    for (ptrdiff_t k = 0; k < all->padded; k += DPLDA_WIDTH) {
         most = v_max(v_load(weight + k), most);
     }
     largest = NAME(most)(most);
-    scale = largest * scale > 32767 ? 32767 / largest : scale;
-    NAME(narrow)(weight, 0, padded, scale, (padded + 31) / 32 * 32, (int16_t *)pairs);
-    return scale;
+    doc->scale = largest * scale > 32767 ? 32767 / largest : scale;
+    NAME(narrow)(weight, 0, all->padded, doc->scale, dplda_row(all), (int16_t *)doc->spare);
 }
 
-/* The probabilities of the words of a group, times the scale of the pairs: at least 2^-12 of the
- * largest of the row, for the quotients of other words to keep some bits. */
-DPLDA_CALLED void NAME(shares)(const uint8_t *copy, ptrdiff_t n_tiles, ptrdiff_t n_blocks,
-                               const int32_t *pairs, float scale, vec *share) {
-    for (ptrdiff_t t = 0; t < n_tiles; t++, copy += 128) {
-        const uint8_t *from = copy;
-        veci s0 = vi_all(0), s1 = s0, s2 = s0, s3 = s0; /* which do not wait for each other */
-        for (ptrdiff_t b = 0; b < n_blocks; b++, from += 128 * n_tiles) {
-            s0 = vi_add_products(s0, vs_pairs(pairs[4 * b]), vs_bytes(from));
-            s1 = vi_add_products(s1, vs_pairs(pairs[4 * b + 1]), vs_bytes(from + 32));
-            s2 = vi_add_products(s2, vs_pairs(pairs[4 * b + 2]), vs_bytes(from + 64));
-            s3 = vi_add_products(s3, vs_pairs(pairs[4 * b + 3]), vs_bytes(from + 96));
-        }
-        s0 = vi_add(vi_add(s0, s1), vi_add(s2, s3));
-        share[t] = v_max(v_float(s0), v_all(scale / 16));
+/* new_theta += the shares of all words of m documents, over their weights. */
+DPLDA_INLINE void NAME(add_integers)(const dplda_inference *all, dplda_document *const *docs, int m) {
+    const ptrdiff_t size = dplda_group_size(all);
+    int are_left = 1;
+    for (int i = 0; i < m; i++) {
+        NAME(narrow_weights)(all, docs[i], all->variational ? docs[i]->weight : docs[i]->theta);
     }
-}
-
-#ifdef DPLDA_USE_AVX512
-#define DPLDA_PAIRS 4
-#else
-#define DPLDA_PAIRS 2
-#endif
-/* Sums of a group for n pairs of topics: their integers times the quotients. */
-DPLDA_INLINE void NAME(add_pairs)(const int n_pairs, const uint8_t *copy, ptrdiff_t n_tiles,
-                                  const int16_t *first, const int16_t *second, vec *sum) {
-    veci sums[8]; /* a lane adds the words of at most 16 tiles: 16 * 255 * 32767 < 2^27 */
-    for (int h = 0; h < 2 * n_pairs; h++) {
-        sums[h] = vi_all(0);
-    }
-    for (ptrdiff_t t = 0; t < n_tiles; t++, copy += 128, first += 32, second += 32) {
-        const vs a = vs_load(first), b = vs_load(second);
-        for (int h = 0; h < n_pairs; h++) {
-            const vs x = vs_bytes(copy + 32 * h);
-            sums[2 * h] = vi_add_products(sums[2 * h], x, a);
-            sums[2 * h + 1] = vi_add_products(sums[2 * h + 1], x, b);
-        }
-    }
-    for (int h = 0; h < 2 * n_pairs; h++) {
-        sum[h] = v_float(sums[h]);
-    }
-}
-
-/* new_theta += the shares of the words of a group, over the weights that `pairs` stand for. */
-DPLDA_INLINE void NAME(add_group)(const uint8_t *copy, const float *count, ptrdiff_t n,
-                                  ptrdiff_t n_blocks, const int32_t *pairs, float scale,
-                                  float *new_theta) {
-    const ptrdiff_t n_tiles = (n + 15) / 16;
-    vec share[16], quotient[16], most = v_all(0);
-    veci first[16], second[16];
-    float largest;
-    NAME(shares)(copy, n_tiles, n_blocks, pairs, scale, share);
-    quotient[n_tiles - 1] = most;
-    memcpy(quotient, count, n * sizeof *count);
-    for (ptrdiff_t t = 0; t < n_tiles; t++) {
-        quotient[t] = v_div(v_mul(quotient[t], v_all(scale)), share[t]);
-        most = v_max(quotient[t], most);
-    }
-    largest = NAME(most)(most);
-    if (!(largest > 0)) {
-        return;
-    }
-    for (ptrdiff_t t = 0; t < n_tiles; t++) {
-        first[t] = v_truncate(v_add(v_mul(quotient[t], v_all(32767 / largest)), v_all(0.5f)));
-        second[t] = vi_shift_left(first[t], 16);
-    }
-    for (ptrdiff_t b = 0; b < n_blocks; b += 2, new_theta += 16) {
-        vec sums[16];
-        for (int i = 0; i < 16; i += 2 * DPLDA_PAIRS) {
-            const ptrdiff_t block = b + i / 8;
-            NAME(add_pairs)
-            (DPLDA_PAIRS, copy + (block * n_tiles * 4 + i % 8 / 2) * 32,
-             block < n_blocks ? n_tiles : 0, (int16_t *)first, (int16_t *)second, sums + i);
-        }
-        const vec x = v_mul(v_sums(sums), v_all(largest / 32767));
-        v_store(new_theta, v_add(v_load(new_theta), x));
-    }
-}
-#undef DPLDA_PAIRS
-
-/* new_theta += the shares of all words, from the copy of a document; pairs: (n_topics / 2,). */
-DPLDA_INLINE void NAME(add_integers)(const dplda_document *doc, const float *weight,
-                                     float *new_theta, int32_t *pairs) {
-    const float scale = NAME(narrow_weights)(weight, doc->all->padded, pairs);
-    for (ptrdiff_t j = 0; j < doc->n; j += DPLDA_GROUP) {
-        const ptrdiff_t n = doc->n - j < DPLDA_GROUP ? doc->n - j : DPLDA_GROUP;
-        NAME(add_group)
-        (doc->copy + j * 8 * doc->all->n_blocks, doc->count + j, n, doc->all->n_blocks, pairs, scale,
-         new_theta);
-    }
-}
-
-/* new_theta += the shares of all words, from the bytes of the table; pairs: (n_topics / 2,).
- *
- * The rows of a tile are in the first level of the cache when they are read for the second time. */
-DPLDA_INLINE void NAME(add_bytes)(const dplda_document *doc, const float *weight,
-                                  float *new_theta, int32_t *pairs) {
-    const ptrdiff_t padded = doc->all->padded, n_topics = (padded + 31) / 32 * 32;
-    const float scale = NAME(narrow_weights)(weight, padded, pairs);
-    const int16_t *theta = (const int16_t *)pairs;
-    for (ptrdiff_t begin = 0; begin < doc->n; begin += 16) {
-        const ptrdiff_t left = doc->n - begin, n_words = left < 16 ? left : 16;
-        const uint8_t *row[20];
-        float quotient[16] = {0};
-        int32_t found[16], both[16];
-        for (ptrdiff_t word = 0; word < 20; word++) {
-            row[word] = doc->all->bytes + doc->word[begin + (word < left ? word : 0)] * n_topics;
-        }
-        for (ptrdiff_t word = 0; word < 16; word += 4) {
-            veci s[4] = {vi_all(0), vi_all(0), vi_all(0), vi_all(0)};
-            for (ptrdiff_t topic = 0; topic < n_topics && word < n_words; topic += 32) {
-                const vs t = vs_load(theta + topic);
-                DPLDA_PREFETCH(row[word + 4 + topic / 32 % 2 * 2] + topic);
-                DPLDA_PREFETCH(row[word + 5 + topic / 32 % 2 * 2] + topic);
-                s[0] = vi_add_products(s[0], vs_bytes(row[word] + topic), t);
-                s[1] = vi_add_products(s[1], vs_bytes(row[word + 1] + topic), t);
-                s[2] = vi_add_products(s[2], vs_bytes(row[word + 2] + topic), t);
-                s[3] = vi_add_products(s[3], vs_bytes(row[word + 3] + topic), t);
+    for (ptrdiff_t begin = 0; are_left; begin += size) {
+        ptrdiff_t n[DPLDA_TOGETHER];
+        are_left = 0;
+        for (int i = 0; i < m; i++) {
+            n[i] = docs[i]->n - begin;
+            are_left |= n[i] > size;
+            n[i] = n[i] < size ? n[i] : size;
+            if (n[i] > 0) {
+                NAME(shares)(docs[i], begin, n[i], dplda_row(all));
             }
-            vi_sums4(s, found + word);
         }
-        memcpy(quotient, doc->count + begin, n_words * sizeof *quotient);
-        const vec share = v_max(v_float(vi_load(found)), v_all(scale / 16));
-        const vec quotients = v_div(v_mul(v_load(quotient), v_all(scale)), share);
-        const float largest = NAME(most)(quotients);
-        if (!(largest > 0)) {
-            continue;
-        }
-        vi_store(both, v_truncate(v_add(v_mul(quotients, v_all(32767 / largest)), v_all(0.5f))));
-        for (ptrdiff_t word = 0; word < 8; word++) {
-            both[word] = both[2 * word] | both[2 * word + 1] << 16;
-        }
-        for (ptrdiff_t topic = 0; topic < padded; topic += 32) {
-            veci first = vi_all(0), last = first;
-            for (ptrdiff_t word = 0; 2 * word < n_words; word++) {
-                const vs two = vs_pairs(both[word]);
-                vs low, high;
-                vs_two_rows(row[2 * word] + topic, row[2 * word + 1] + topic, &low, &high);
-                first = vi_add_products(first, low, two);
-                last = vi_add_products(last, high, two);
+        for (int i = 0; i < m; i++) {
+            if (n[i] > 0) {
+                NAME(quotients)(docs[i], begin, n[i]);
             }
-            vi_in_order(&first, &last);
-            const vec unit = v_all(largest / 32767);
-            const vec before = v_load(new_theta + topic);
-            v_store(new_theta + topic, v_add(before, v_mul(v_float(first), unit)));
-            if (topic + 16 < padded) {
-                const vec x = v_load(new_theta + topic + 16);
-                v_store(new_theta + topic + 16, v_add(x, v_mul(v_float(last), unit)));
+        }
+        for (int i = 0; i < m; i++) {
+            if (n[i] > 0) {
+                NAME(add_rows)(all, docs[i], begin, n[i]);
             }
         }
     }
 }
 
-/* exp(E[log theta]) of the Dirichlet law with mean theta; gamma: (padded,), its parameters. */
-static void NAME(expectations_of)(const dplda_document *doc, const float *theta, float *gamma,
-                                  float *weight) {
+/* exp(E[log theta]) of the Dirichlet law with mean theta, in `weight`. */
+static void NAME(expectations_of)(const dplda_inference *all, const dplda_document *doc) {
     const vec total = v_all(doc->total);
-    for (ptrdiff_t k = 0; k < doc->all->padded; k += DPLDA_WIDTH) {
-        v_store(gamma + k, v_mul(v_load(theta + k), total));
+    for (ptrdiff_t k = 0; k < all->padded; k += DPLDA_WIDTH) {
+        v_store(doc->new_theta + k, v_mul(v_load(doc->theta + k), total));
     }
-    NAME(weights_float)(gamma, doc->all->padded, doc->total, weight);
+    NAME(weights_float)(doc->new_theta, all->padded, doc->total, doc->weight);
 }
 
 /* Copy topic weights; zeros if there are none. Calls of the C library take longer. */
@@ -315,35 +290,46 @@ DPLDA_INLINE void NAME(set_topics)(float *to, const float *from, ptrdiff_t padde
     }
 }
 
-/* One step from theta to theta; its L1 change. new_theta, weight, spare: (padded,). */
-DPLDA_INLINE float NAME(update_topics)(const dplda_document *doc, float *theta, float *new_theta,
-                                       float *weight, float *spare) {
-    const ptrdiff_t padded = doc->all->padded;
-    const float *factor = doc->all->variational ? weight : theta;
+/* Move theta to new_theta times its factor, plus the priors; the L1 change of theta. */
+DPLDA_CALLED float NAME(move_topics)(const dplda_inference *all, const dplda_document *doc,
+                               const float *priors) {
+    const ptrdiff_t padded = all->padded;
+    const float *factor = all->variational ? doc->weight : doc->theta;
     vec total = v_all(0), change = total;
-    if (doc->all->variational) {
-        NAME(expectations_of)(doc, theta, new_theta, weight);
-    }
-    NAME(set_topics)(new_theta, NULL, padded);
-    if (doc->copy != NULL) {
-        NAME(add_integers)(doc, factor, new_theta, (int32_t *)spare);
-    } else if (doc->all->bytes != NULL) {
-        NAME(add_bytes)(doc, factor, new_theta, (int32_t *)spare);
-    } else {
-        NAME(add_floats)(doc, factor, new_theta);
-    }
     for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
-        const vec x = v_add(v_mul(v_load(new_theta + k), v_load(factor + k)), v_load(doc->prior + k));
-        v_store(new_theta + k, x);
-        total = v_add(total, x);
+        const vec x = v_mul(v_load(doc->new_theta + k), v_load(factor + k));
+        const vec with_prior = v_add(x, v_load(priors + k));
+        v_store(doc->new_theta + k, with_prior);
+        total = v_add(total, with_prior);
     }
     total = v_all(1 / v_sum(total));
     for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
-        const vec x = v_mul(v_load(new_theta + k), total), difference = v_sub(x, v_load(theta + k));
+        const vec x = v_mul(v_load(doc->new_theta + k), total);
+        const vec difference = v_sub(x, v_load(doc->theta + k));
         change = v_add(change, v_max(difference, v_sub(v_all(0), difference)));
-        v_store(theta + k, x);
+        v_store(doc->theta + k, x);
     }
     return v_sum(change);
+}
+
+/* One step of m documents; their changes. */
+DPLDA_INLINE void NAME(update_topics)(const dplda_inference *all, dplda_document *const *docs, int m,
+                                      const float *priors, float *change) {
+    for (int i = 0; i < m; i++) {
+        if (all->variational) {
+            NAME(expectations_of)(all, docs[i]);
+        }
+        NAME(set_topics)(docs[i]->new_theta, NULL, all->padded);
+    }
+    if (all->bytes != NULL) {
+        NAME(add_integers)(all, docs, m);
+    }
+    for (int i = 0; i < m; i++) {
+        if (all->bytes == NULL) {
+            NAME(add_floats)(all, docs[i], all->variational ? docs[i]->weight : docs[i]->theta);
+        }
+        change[i] = NAME(move_topics)(all, docs[i], priors);
+    }
 }
 
 /* theta = first + 2 a r + a**2 v, where r = second - first, v = theta - second - r, and `length` is
@@ -380,44 +366,61 @@ DPLDA_INLINE void NAME(extrapolate)(const float *first, const float *second, ptr
     }
 }
 
-/* Steps from theta until one changes it by less than `tol`, at most max_iter.
+/* Whether a document needs more steps, after one that has changed it by `change`.
  *
  * After every two steps follows an extrapolation. It is undone if the next step is longer than the
- * first of the two. scratch: (6 * padded,). */
-static void NAME(converge)(const dplda_document *doc, ptrdiff_t max_iter, float tol, float *theta,
-                           float *scratch) {
-    const ptrdiff_t padded = doc->all->padded;
+ * first of the two. */
+DPLDA_CALLED int NAME(goes_on)(const dplda_inference *all, dplda_document *doc, float change, int is_last,
+                         const float *priors) {
+    const ptrdiff_t padded = all->padded;
     /* no fixed point has less */
-    const vec least = v_all(doc->all->prior / doc->total);
-    float *first = scratch, *second = first + padded, *third = second + padded;
-    float *new_theta = third + padded, *weight = new_theta + padded, *spare = weight + padded;
-    float longest = INFINITY;
-    int n_steps = 0; /* since the last extrapolation */
-    for (ptrdiff_t iteration = 0; doc->n && iteration < max_iter; iteration++) {
-        float change;
-        NAME(set_topics)(n_steps ? second : first, theta, padded);
-        change = NAME(update_topics)(doc, theta, new_theta, weight, spare);
-        if (n_steps == 0 && change > longest) {
-            NAME(set_topics)(theta, third, padded);
-            longest = INFINITY;
-            continue;
+    const vec least = v_all(all->prior / doc->total);
+    if (doc->n_steps == 0 && change > doc->longest) {
+        NAME(set_topics)(doc->theta, doc->third, padded);
+        doc->longest = INFINITY;
+        return 1;
+    }
+    if (change < all->tol) {
+        return 0;
+    }
+    if (doc->n_steps++ == 0) {
+        doc->longest = change;
+        return 1;
+    }
+    if (is_last) {
+        return 0; /* the last one is a step */
+    }
+    NAME(set_topics)(doc->third, doc->theta, padded);
+    for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
+        v_store(doc->new_theta + k, v_above(v_load(priors + k), v_all(0), least));
+    }
+    NAME(extrapolate)(doc->first, doc->second, padded, doc->new_theta, doc->theta);
+    doc->n_steps = 0;
+    return 1;
+}
+
+/* Steps of m documents until one changes a document by less than `tol`, at most max_iter. */
+static void NAME(converge)(const dplda_inference *all, dplda_document *docs, int m,
+                           const float *priors) {
+    dplda_document *moving[DPLDA_TOGETHER];
+    float change[DPLDA_TOGETHER];
+    int n_moving = 0;
+    for (int i = 0; i < m; i++) {
+        moving[n_moving] = docs + i;
+        n_moving += docs[i].n > 0;
+    }
+    for (ptrdiff_t iteration = 0; n_moving && iteration < all->max_iter; iteration++) {
+        int n = 0;
+        for (int i = 0; i < n_moving; i++) {
+            NAME(set_topics)(moving[i]->n_steps ? moving[i]->second : moving[i]->first,
+                             moving[i]->theta, all->padded);
         }
-        if (change < tol) {
-            break;
+        NAME(update_topics)(all, moving, n_moving, priors, change);
+        for (int i = 0; i < n_moving; i++) {
+            moving[n] = moving[i];
+            n += NAME(goes_on)(all, moving[i], change[i], iteration + 1 == all->max_iter, priors);
         }
-        if (n_steps++ == 0) {
-            longest = change;
-            continue;
-        }
-        if (iteration + 1 == max_iter) {
-            break; /* the last one is a step */
-        }
-        NAME(set_topics)(third, theta, padded);
-        for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
-            v_store(new_theta + k, v_above(v_load(doc->prior + k), v_all(0), least));
-        }
-        NAME(extrapolate)(first, second, padded, new_theta, theta);
-        n_steps = 0;
+        n_moving = n;
     }
 }
 
@@ -441,56 +444,56 @@ static void NAME(leave_out)(const dplda_inference *all, ptrdiff_t word, float co
     NAME(narrow_bytes)(row, all->padded, to);
 }
 
-/* Copy the bytes of n <= 256 words, with `left` in the document from the first one on. Without what
- * the document has added if theta is given; row: (padded,), rows: (16, n_topics), scratch. */
-static void NAME(copy_group)(const dplda_inference *all, const int32_t *word, const float *count,
-                             ptrdiff_t n, ptrdiff_t left, const float *theta, float *row,
-                             uint8_t *rows, uint8_t *copy) {
-    const ptrdiff_t n_topics = (all->padded + 31) / 32 * 32, n_lanes = (n + 15) / 16 * 16;
-    for (ptrdiff_t j = 0; j < n; j += 16, copy += 128) {
-        const uint8_t *of[16];
-        for (ptrdiff_t i = j; i < j + 16; i++) {
-            of[i - j] = all->bytes + word[i < n ? i : 0] * n_topics;
-            for (ptrdiff_t k = 0; k < n_topics && i + 16 < left; k += 64) {
-                DPLDA_PREFETCH(all->bytes + word[i + 16] * n_topics + k);
-            }
-            if (theta != NULL && i < n) {
-                NAME(leave_out)(all, word[i], count[i], theta, row, rows + (i - j) * n_topics);
-                of[i - j] = rows + (i - j) * n_topics;
-            }
-        }
-        for (ptrdiff_t k = 0; k < 8 * all->n_blocks; k += 16) {
-            dplda_turn(of, k, 8 * n_lanes, copy + k * n_lanes);
-        }
+/* Give a document rows of its own, without what it has added to them. Equal weights are those of a
+ * document without an inference yet. */
+static void NAME(leave_out_all)(const dplda_inference *all, dplda_document *doc, uint8_t *copy,
+                                const int32_t *numbers) {
+    int are_equal = 1;
+    for (ptrdiff_t k = 1; k < all->n_components; k++) {
+        are_equal &= doc->theta[k] == doc->theta[0];
+    }
+    for (ptrdiff_t j = 0; j < doc->n && !are_equal; j++) {
+        NAME(leave_out)(all, doc->word[j], doc->count[j], doc->theta, doc->spare,
+                        copy + j * dplda_row(all));
+    }
+    if (!are_equal) {
+        doc->bytes = copy, doc->word = numbers;
     }
 }
 
-/* Steps from theta, accelerated, of a document of n words; theta becomes exp(E[log theta]) in the
- * end if variational. scratch: (7 * padded,); copy: (n + 15, n_topics), and 16 more
- * rows if something is left out; NULL: rows are read. */
-static void NAME(fold_in)(const dplda_inference *all, const int32_t *word, const float *count,
-                          ptrdiff_t n_words, float *theta, float *scratch, uint8_t *copy) {
-    const ptrdiff_t padded = all->padded, n_topics = (padded + 31) / 32 * 32;
-    float *priors = scratch, *rest = priors + padded;
-    dplda_document doc = {all, n_words, word, count, copy, priors, 0};
-    int leaves_out = 0; /* equal weights are those of a document without an inference yet */
+/* Steps from theta, accelerated, of m documents, of which n, word, count and theta are set; theta
+ * becomes exp(E[log theta]) in the end if variational. scratch: (1 + 6 m, padded).
+ *
+ * copy: (n, n_topics), for the rows of the one document whose own counts are left out; numbers: 0, 1,
+ * and so on up to n - 1; else NULL. */
+static void NAME(fold_in)(const dplda_inference *all, dplda_document *docs, int m, float *scratch,
+                          uint8_t *copy, const int32_t *numbers) {
+    const ptrdiff_t padded = all->padded;
+    float *priors = scratch;
+    dplda_group groups[DPLDA_TOGETHER];
     for (ptrdiff_t k = 0; k < padded; k++) {
         priors[k] = k < all->n_components ? all->prior : 0;
-        leaves_out |= all->inverse_size != NULL && k < all->n_components && theta[k] != theta[0];
     }
-    for (ptrdiff_t j = 0; j < n_words; j++) {
-        doc.total += count[j];
+    scratch += padded;
+    for (int i = 0; i < m; i++) {
+        dplda_document *doc = docs + i;
+        float **rows[6] = {&doc->first, &doc->second, &doc->third, &doc->new_theta, &doc->weight, &doc->spare};
+        for (int row = 0; row < 6; row++, scratch += padded) {
+            *rows[row] = scratch;
+        }
+        doc->bytes = all->bytes, doc->group = groups + i;
+        doc->longest = INFINITY, doc->n_steps = 0, doc->total = 0;
+        for (ptrdiff_t j = 0; j < doc->n; j++) {
+            doc->total += doc->count[j];
+        }
+        doc->total += all->n_components * all->prior;
     }
-    doc.total += all->n_components * all->prior;
-    for (ptrdiff_t j = 0; copy != NULL && j < n_words; j += DPLDA_GROUP) {
-        const ptrdiff_t m = n_words - j < DPLDA_GROUP ? n_words - j : DPLDA_GROUP;
-        NAME(copy_group)
-        (all, word + j, count + j, m, n_words - j, leaves_out ? theta : NULL, rest,
-         copy + (n_words + 15) * n_topics, copy + j * 8 * all->n_blocks);
+    if (all->inverse_size != NULL) {
+        NAME(leave_out_all)(all, docs, copy, numbers);
     }
-    NAME(converge)(&doc, all->max_iter, all->tol, theta, rest);
-    if (all->variational) {
-        NAME(expectations_of)(&doc, theta, rest, rest + padded);
-        memcpy(theta, rest + padded, padded * sizeof *theta);
+    NAME(converge)(all, docs, m, priors);
+    for (int i = 0; i < m && all->variational; i++) {
+        NAME(expectations_of)(all, docs + i);
+        NAME(set_topics)(docs[i].theta, docs[i].weight, padded);
     }
 }

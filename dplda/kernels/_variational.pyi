@@ -17,6 +17,7 @@ def fold_in(
     bytes: U8,
     scratch: F32,
     copies: U8,
+    numbers: I32,
 ) -> None: ...
 def narrow(table: F32, size: float, integers: I16 | U8, n_threads: int) -> None: ...
 def measure_words(

@@ -32,13 +32,20 @@ cdef extern from "_variational.h" nogil:
         const uint8_t* bytes
         Py_ssize_t padded
         Py_ssize_t n_components
-        Py_ssize_t n_blocks
         float prior
         Py_ssize_t max_iter
         float tol
         bint variational
         const float* inverse_size
         float least
+    ctypedef struct dplda_document:
+        Py_ssize_t n
+        const int32_t* word
+        const float* count
+        float* theta
+    Py_ssize_t dplda_row(const dplda_inference* all)
+    enum:
+        DPLDA_NEAR
     ctypedef struct dplda_word:
         const int16_t* theta
         const int16_t* factor
@@ -59,8 +66,8 @@ cdef extern from "_variational.h" nogil:
     bint dplda_clip(const float* value, int64_t size, double length, double relative,
                     int64_t radius, int32_t* out)
     void dplda_fold_in(
-        int set, const dplda_inference* all, const int32_t* word, const float* count,
-        Py_ssize_t n, float* theta, float* scratch, uint8_t* copy)
+        int set, const dplda_inference* all, dplda_document* docs, int m, float* scratch,
+        uint8_t* copy, const int32_t* numbers)
     Py_ssize_t dplda_chunk(Py_ssize_t n)
     float dplda_relative(int set, const float* row, Py_ssize_t padded, float size)
     void dplda_narrow(
@@ -80,7 +87,7 @@ cdef extern from "_variational.h" nogil:
 
 
 cdef enum:
-    DOCUMENTS = 8                        # of a piece
+    DOCUMENTS = 8                        # of a piece; DPLDA_TOGETHER
 
 cdef struct Inference:
     dplda_inference all
@@ -91,20 +98,39 @@ cdef struct Inference:
     Py_ssize_t n_rows
     float* theta
     float* scratch
+    Py_ssize_t n_scratch                 # of a thread
     uint8_t* copies                      # or NULL
     Py_ssize_t size                      # of a thread's copy
+    const int32_t* numbers
 
 
 cdef void infer_documents(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
     cdef Inference* a = <Inference*>loop
-    cdef Py_ssize_t r, d, begin, padded = a.all.padded
-    for r in range(piece * DOCUMENTS, min((piece + 1) * DOCUMENTS, a.n_rows)):
-        d = a.rows[r]
-        begin = a.indptr[d]
+    cdef Py_ssize_t r = piece * DOCUMENTS, end = min(r + DOCUMENTS, a.n_rows)
+    cdef Py_ssize_t d, begin, n_bytes, row
+    cdef dplda_document docs[DOCUMENTS]
+    cdef dplda_document* doc
+    cdef int m
+    row = dplda_row(&a.all) if a.all.bytes else 4 * a.all.padded
+    while r < end:
+        m = 0
+        n_bytes = 0
+        # documents whose rows stay near together, or one
+        while r < end and m < (1 if a.copies else DOCUMENTS):
+            d = a.rows[r]
+            begin = a.indptr[d]
+            doc = docs + m
+            doc.n = a.indptr[d + 1] - begin
+            n_bytes += doc.n * row
+            if m and n_bytes > DPLDA_NEAR:
+                break
+            doc.word, doc.count = a.indices + begin, a.data + begin
+            doc.theta = a.theta + d * a.all.padded
+            m += 1
+            r += 1
         dplda_fold_in(
-            in_use, &a.all, a.indices + begin, a.data + begin, a.indptr[d + 1] - begin,
-            a.theta + d * padded, a.scratch + thread * 7 * padded,
-            a.copies + thread * a.size if a.copies else NULL)
+            in_use, &a.all, docs, m, a.scratch + thread * a.n_scratch,
+            a.copies + thread * a.size if a.copies else NULL, a.numbers)
 
 
 @cython.boundscheck(False)  # even under sanitizers: the function takes the address of empty arrays
@@ -114,9 +140,10 @@ def fold_in(
     float[:, ::1] theta,                 # in/out: (n_docs, padded) topic weights, warm start
     inference,                           # in: the `Inference` of ``dplda.core._fold_in``
     const uint8_t[:, ::1] bytes,         # in: its table from `narrow`; empty: floats are read
-    float[:, ::1] scratch,               # scratch: (n_threads, 7 * padded)
-    uint8_t[:, ::1] copies,              # scratch: (n_threads, words + 31, padded to 32); empty:
-                                         # rows are read
+    float[:, ::1] scratch,               # scratch: (n_threads, 49 * padded)
+    uint8_t[:, ::1] copies,              # scratch: (n_threads, words * padded to 32), if documents
+                                         # leave out own counts; else empty
+    const int32_t[::1] numbers,          # in: 0, 1, ..., as many as the words of a document
 ):
     """Infer the topic weights of documents under a fixed table, in as many threads as scratch has.
 
@@ -132,14 +159,14 @@ def fold_in(
     cdef Py_ssize_t r, longest = 0, padded = theta.shape[1], n_topics = (padded + 31) // 32 * 32
     for r in range(rows.shape[0]):
         longest = max(longest, indptr[rows[r] + 1] - indptr[rows[r]])
-    if phi.shape[1] != padded or scratch.shape[0] == 0 or scratch.shape[1] != 7 * padded:
-        raise ValueError("phi must have the topics of theta, and scratch 7 rows for each thread")
+    if phi.shape[1] != padded or scratch.shape[0] == 0 or scratch.shape[1] != 49 * padded:
+        raise ValueError("phi must have the topics of theta, and scratch 49 rows for each thread")
     if bytes.shape[0] and (bytes.shape[0] != phi.shape[0] or bytes.shape[1] != n_topics or
                            n_topics > 1 << 16):
         raise ValueError("bytes must have the shape of phi")
     if copies.shape[0] and (
             bytes.shape[0] == 0 or copies.shape[0] != n_threads or
-            copies.shape[1] < (longest + 31) * n_topics):
+            copies.shape[1] < longest * n_topics or numbers.shape[0] < longest):
         raise ValueError("copies must have room for the bytes of the longest document")
     loop.all.inverse_size, loop.all.least = NULL, 0
     if inference.own is not None:
@@ -151,13 +178,12 @@ def fold_in(
     loop.indptr, loop.indices, loop.data = &indptr[0], &indices[0], &data[0]
     loop.rows, loop.n_rows = &rows[0], rows.shape[0]
     loop.theta = &theta[0, 0]
-    loop.scratch = &scratch[0, 0]
+    loop.scratch, loop.n_scratch = &scratch[0, 0], scratch.shape[1]
     loop.copies = &copies[0, 0] if copies.shape[0] else NULL
-    loop.size = copies.shape[1]
+    loop.size, loop.numbers = copies.shape[1], &numbers[0]
     loop.all.phi, loop.all.padded = &phi[0, 0], padded
     loop.all.bytes = &bytes[0, 0] if bytes.shape[0] else NULL
     loop.all.n_components = inference.n_components
-    loop.all.n_blocks = (loop.all.n_components + 7) // 8
     loop.all.prior = inference.doc_topic_prior
     loop.all.max_iter = inference.steps.most
     loop.all.tol = inference.steps.tolerance

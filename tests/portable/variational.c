@@ -14,10 +14,13 @@ static int16_t *narrowed(int set, const float *table, int n_rows, float size) {
     return rows;
 }
 
-static void fold_in_all(int set, int in_integers, int in_rows, int leaves_out, int variational) {
-    float *phi = shares(N_WORDS * PADDED), scratch[7 * PADDED], inverse_size[PADDED] = {0};
-    uint8_t rows[N_WORDS * PADDED], copies[(MOST + 31) * PADDED];
-    uint8_t *copy = in_integers && !in_rows ? copies : NULL;
+static void fold_in_all(int set, int in_integers, int leaves_out, int variational) {
+    float *phi = shares(N_WORDS * PADDED), scratch[(1 + 6 * DPLDA_TOGETHER) * PADDED];
+    float inverse_size[PADDED] = {0}, theta[DPLDA_TOGETHER][PADDED] = {{0}};
+    float count[DPLDA_TOGETHER][MOST];
+    uint8_t rows[N_WORDS * PADDED], copy[MOST * PADDED];
+    int32_t word[DPLDA_TOGETHER][MOST], numbers[MOST];
+    const int m = leaves_out ? 1 : DPLDA_TOGETHER;
     for (int i = 0; i < N_WORDS * PADDED; i++) {
         phi[i] *= i % PADDED < N_TOPICS;
     }
@@ -27,23 +30,31 @@ static void fold_in_all(int set, int in_integers, int in_rows, int leaves_out, i
     for (int v = 0; v < N_WORDS; v++) {
         DPLDA_CALL(narrow_bytes, set)(phi + v * PADDED, PADDED, rows + v * PADDED);
     }
-    const dplda_inference all = {phi, in_integers ? rows : NULL, PADDED, N_TOPICS,
-                                 (N_TOPICS + 7) / 8, 0.05f, 25,
+    for (int j = 0; j < MOST; j++) {
+        numbers[j] = j;
+    }
+    const dplda_inference all = {phi, in_integers ? rows : NULL, PADDED, N_TOPICS, 0.05f, 25,
                                  1e-3f, variational, leaves_out ? inverse_size : NULL, 0.01f};
     for (int d = 0; d < N_DOCS; d++) {
-        const int n = (int)below(MOST);
-        int32_t word[MOST];
-        float count[MOST], theta[PADDED] = {0};
-        for (int j = 0; j < n; j++) {
-            word[j] = (int32_t)below(N_WORDS);
-            count[j] = (float)(1 + below(4));
-        }
-        for (int k = 0; k < N_TOPICS; k++) {
-            theta[k] = 1.0f / N_TOPICS;
+        dplda_document docs[DPLDA_TOGETHER];
+        int n[DPLDA_TOGETHER];
+        for (int i = 0; i < m; i++) {
+            n[i] = (int)below(MOST);
+            for (int j = 0; j < n[i]; j++) {
+                word[i][j] = (int32_t)below(N_WORDS);
+                count[i][j] = (float)(1 + below(4));
+            }
+            for (int k = 0; k < N_TOPICS; k++) {
+                theta[i][k] = 1.0f / N_TOPICS;
+            }
         }
         for (int call = 0; call <= leaves_out; call++) { /* the first one has nothing of its own */
-            DPLDA_CALL(fold_in, set)(&all, word, count, n, theta, scratch, copy);
-            add_to_digest(theta, sizeof theta);
+            for (int i = 0; i < m; i++) {
+                docs[i].n = n[i], docs[i].word = word[i], docs[i].count = count[i];
+                docs[i].theta = theta[i];
+            }
+            DPLDA_CALL(fold_in, set)(&all, docs, m, scratch, copy, numbers);
+            add_to_digest(theta, m * sizeof *theta);
         }
     }
     free(phi);
@@ -92,10 +103,9 @@ static void contribute(int set) {
 
 void run(int set) {
     for (int variational = 0; variational < 2; variational++) {
-        fold_in_all(set, 0, 0, 0, variational);
-        fold_in_all(set, 1, 0, 0, variational);
-        fold_in_all(set, 1, 0, 1, variational);
-        fold_in_all(set, 1, 1, 0, variational);
+        fold_in_all(set, 0, 0, variational);
+        fold_in_all(set, 1, 0, variational);
+        fold_in_all(set, 1, 1, variational);
     }
     contribute(set);
 }
