@@ -34,7 +34,6 @@ from dplda.release._markup import (
 )
 
 
-
 class Word(TypedDict):
     """A word that topics of the page refer to by its place."""
 
