@@ -155,7 +155,11 @@ def check_after_kills(path, marks):
 
 
 @pytest.mark.parametrize(
-    ("n_ledgers", "tries"), [(1, 14), pytest.param(20, 50, marks=pytest.mark.slow)]
+    ("n_ledgers", "tries"),
+    [
+        pytest.param(1, 14, marks=pytest.mark.ci),
+        pytest.param(20, 50, marks=pytest.mark.slow),
+    ],
 )
 def test_a_ledger_survives_kills_at_random_moments(n_ledgers, tries):
     """1,000 kills in the slow form, on ledgers that the fits have to make themselves.

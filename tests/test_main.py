@@ -22,6 +22,7 @@ from dplda.privacy import Gaussian, Ledger, split_epsilon
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.ci
 def test_the_example_prints_topics_of_its_texts_and_the_guarantee(tmp_path):
     run = subprocess.run(
         [

@@ -204,13 +204,13 @@ def test_a_cell_without_enough_spare_words_is_left_as_it_is(
     """It and the spare words it has read serve the next call: one draw per cell."""
     draw, tables, twin = kernel
     bits, spare, cells = (
-        words(20_000),
+        words(5_000),
         words(2000, spare=True),
-        np.zeros(20_000, np.int64),
+        np.zeros(5_000, np.int64),
     )
     expected = twin(bits, spare, tables)
     n_done, n_used = draw(bits, spare[:buffer], tables.fast, tables.slow, cells)
-    assert n_done < 20_000
+    assert n_done < 5_000
     assert n_used % 2 == 0
     assert buffer - 6 < n_used <= buffer
     assert_array_equal(cells[:n_done], expected[:n_done])

@@ -247,6 +247,7 @@ class InterruptAt:
         return self.instruction
 
 
+@pytest.mark.ci
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("noise", [0.02, 2.0])  # without and with rounds of totals
 def test_an_interrupt_at_any_instruction_leaves_a_whole_value(noise, monkeypatch):

@@ -29,7 +29,7 @@ from dplda.published._base import COUNTS, Flaw, PublishedLDA, count_words, noise
 
 # noisy values above the threshold are rounded down to so many steps
 STEP = 2.0**-10
-LEVELS = 4096
+TOP = int(np.iinfo(np.uint16).max)  # the last step
 MAX_DIVISOR = 1000  # `recover_counts` tries smallest counts up to this one
 
 
@@ -347,14 +347,14 @@ def _noisy_vectors(
         noisy[np.arange(len(own)), own] += 1
         token, word = np.nonzero(noisy > threshold)
         steps = (noisy[token, word] - threshold) / STEP
-        levels.append(np.minimum(steps, LEVELS - 1))
+        levels.append(np.minimum(steps, TOP))
         lengths.append(np.bincount(token, minlength=len(own)))
         words.append(word)
     return Vectors(
         np.cumsum(np.concatenate(lengths)),
         np.concatenate(words, dtype=np.int32, casting="unsafe"),
         np.concatenate(levels, dtype=np.uint16, casting="unsafe"),
-        np.asarray(threshold + np.arange(LEVELS) * STEP, np.float64),
+        np.asarray(threshold + np.arange(TOP + 1) * STEP, np.float64),
     )
 
 

@@ -33,8 +33,6 @@ from dplda.release._markup import (
     table_of,
 )
 
-MOST_ROWS = 1500  # of charts of one grouping
-
 
 class Word(TypedDict):
     """A word that topics of the page refer to by its place."""
@@ -82,10 +80,9 @@ def _grouping(table: TopicCounts, by: str, shown: list[Topic]) -> Html:
     differs = table.differs(rows)[by]
     top = round_up(float(high[:, rows].max(initial=1e-9)))
     is_time = all(PERIOD.fullmatch(level) for level in levels)
-    drawn = shown[: max(1, MOST_ROWS // len(levels))]
     charts = [
         chart(topic, levels, cells[:, topic["topic"]].tolist(), top, is_time, mark)
-        for topic, mark in zip(drawn, differs)
+        for topic, mark in zip(shown, differs)
     ]
     warning = Html()
     if 2 * differs.sum() < len(shown):
@@ -106,8 +103,6 @@ def _grouping(table: TopicCounts, by: str, shown: list[Topic]) -> Html:
         "(5% for all together); the others are gray.",
         "All charts of this section have one scale.",
     ]
-    if len(drawn) < len(shown):
-        said.append(f"Only the {len(drawn)} largest topics have a chart.")
     numbers = _numbers(table, by, shown, count)
     return joined(
         [
