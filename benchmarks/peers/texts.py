@@ -318,7 +318,15 @@ def command(options: argparse.Namespace) -> None:
         by_ward = ["--by", "ward", "--levels", wards] if options.wards else []
         of_users = ["--user-column", "user"] if options.users else []
         jobs = {
-            "fit": [path, *of_users, *by_ward, "--epsilon", "4", "--no-ledger", "--yes"],
+            "fit": [
+                path,
+                *of_users,
+                *by_ward,
+                "--epsilon",
+                "4",
+                "--no-ledger",
+                "--yes",
+            ],
             "transform": [release, path],
         }
         if options.fit_only:
