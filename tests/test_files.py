@@ -1,5 +1,6 @@
 """Durable writes, and what SQLite errors become."""
 
+import errno
 import os
 import sqlite3
 import stat
@@ -107,6 +108,34 @@ def test_a_database_is_created_whole_and_once(path):
             ("first",)
         ]
     assert os.listdir(path.parent) == ["data"]
+
+
+def cannot_allocate(*arguments):
+    raise OSError(errno.EOPNOTSUPP, "not supported")
+
+
+@pytest.mark.parametrize("way", ["allocated", "missing", "not supported"])
+def test_room_on_the_disk_is_taken_at_once_or_refused(way, tmp_path, monkeypatch):
+    resource = pytest.importorskip("resource")
+    if way == "missing":
+        monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    elif way == "not supported":
+        monkeypatch.setattr(os, "posix_fallocate", cannot_allocate, raising=False)
+    size = _files.PIECE + 5
+    with _files.nameless(tmp_path, size) as file:
+        assert 512 * os.fstat(file.fileno()).st_blocks >= size
+        assert os.listdir(tmp_path) == []
+        file.seek(0)
+        _files.write_all(file, memoryview(b"content"))
+        file.seek(0)
+        assert file.read(8) == b"content\0"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1, hard))
+    try:
+        with pytest.raises(OSError, match=f"{tmp_path} cannot be written: File too"):
+            _files.nameless(tmp_path, size)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_writability_is_checked_without_a_change(path):

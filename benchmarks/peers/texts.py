@@ -19,10 +19,10 @@ the process before and after a fit to tickets of 500 characters, which a generat
 gives, and after `transform` of as many to a file. `N` is the number of counts above
 which they go to files. ``--characters`` makes shorter tickets.
 
-``... command --tickets 400000 [--rounds 4] [--users]`` writes such tickets to a CSV
-file, and prints the largest memory and the CPU seconds of ``dplda fit``, with fewer
-rounds than its 80, and of ``dplda transform`` to a file of NumPy. A user has five
-tickets.
+``... command --tickets 400000 [--rounds 4] [--users] [--wards] [--fit-only]`` writes
+such tickets to a CSV file, and prints the largest memory and the CPU seconds of ``dplda
+fit``, with fewer rounds than its 80, and of ``dplda transform`` to a file of NumPy. A
+user has five tickets. With ``--wards``, the fit also counts the tickets of 50 wards.
 
 A megabyte is a million characters. BBC is repeated 8 or 4 times. A ticket has 200
 characters, of random English words by Zipf's law; ``--tickets`` says how many, and
@@ -62,6 +62,7 @@ from dplda.text import _counted
 LETTERS = r"(?u)\b[^\W\d_]{3,}\b"  # words of PrivateTopicModel
 N_WORDS = 2000
 SWEEPS = 80
+N_WARDS = 50
 COMMAND = """
 import sys
 from functools import partial
@@ -308,19 +309,33 @@ def command(options: argparse.Namespace) -> None:
         path, release = Path(folder, "tickets.csv"), Path(folder, "topics.dplda")
         random = np.random.default_rng(1)
         with path.open("w") as file:
-            file.write("user,text\n")
+            file.write("user,ward,text\n")
             users = random.integers(0, max(options.tickets // 5, 1), options.tickets)
             for user, text in zip(users, tickets(options.tickets, options.characters)):
-                file.write(f"customer-{user:09d},{text}\n")
+                file.write(f"customer-{user:09d},ward {user % N_WARDS},{text}\n")
+        wards = Path(folder, "wards.txt")
+        wards.write_text("\n".join(f"ward {i}" for i in range(N_WARDS)))
+        by_ward = ["--by", "ward", "--levels", wards] if options.wards else []
         of_users = ["--user-column", "user"] if options.users else []
         jobs = {
-            "fit": [path, *of_users, "--epsilon", "4", "--no-ledger", "--yes"],
+            "fit": [
+                path,
+                *of_users,
+                *by_ward,
+                "--epsilon",
+                "4",
+                "--no-ledger",
+                "--yes",
+            ],
             "transform": [release, path],
         }
+        if options.fit_only:
+            del jobs["transform"]
         outputs = {"fit": release, "transform": Path(folder, "weights.npy")}
         unit = "users" if options.users else "texts"
         size = path.stat().st_size / 1e9
-        print(f"{options.tickets:,} tickets, {size:.2f} GB, {unit}:")
+        unit += ", by ward" * options.wards
+        print(f"{options.tickets:,} tickets, {size:.2f} GB, {unit}:", flush=True)
         for job, arguments in jobs.items():
             code = COMMAND.format(rounds=options.rounds)
             run = [sys.executable, "-c", code, job, *map(str, arguments)]
@@ -351,6 +366,8 @@ def main() -> None:
     parser.add_argument("--characters", type=int, default=500)
     parser.add_argument("--entries", type=int)
     parser.add_argument("--users", action="store_true")
+    parser.add_argument("--wards", action="store_true")
+    parser.add_argument("--fit-only", action="store_true")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import shlex
@@ -139,13 +140,24 @@ def nameless(folder: str | os.PathLike[str], size: int) -> IO[bytes]:
     """
     with explained(folder), ExitStack() as stack:
         file = stack.enter_context(tempfile.TemporaryFile(buffering=0, dir=folder))
-        if not hasattr(os, "posix_fallocate"):  # macOS, Windows
+        if size and not _allocated(file, size):
             for begin in range(0, size, PIECE):
                 write_all(file, memoryview(bytes(min(PIECE, size - begin))))
-        elif size:
-            os.posix_fallocate(file.fileno(), 0, size)
         stack.pop_all()
         return file
+
+
+def _allocated(file: IO[bytes], size: int) -> bool:
+    """Reserve room without writing to it; False if the system cannot do that."""
+    if not hasattr(os, "posix_fallocate"):  # macOS, Windows
+        return False
+    try:
+        os.posix_fallocate(file.fileno(), 0, size)
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:  # musl does not write in its place
+            raise
+        return False
+    return True
 
 
 @contextmanager
