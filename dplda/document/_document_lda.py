@@ -49,7 +49,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     """Latent Dirichlet allocation from noisy sums over documents, in rounds.
 
     A subclass sets in `_infers_anew` whether each round infers topic weights from equal
-    weights, and computes in `_share` the weight of a round in the average.
+    weights, and computes in `_share` the weight of a round in the average. It may also
+    define `_rates`, `_exact_start` and `_begins_alike`. `Training` asks for them.
 
     Parameters
     ----------

@@ -167,7 +167,7 @@ class Choice:
             vocabulary_={str(term): i for i, term in enumerate(found[kept])},
             word_weights_=noisy[kept],
             word_weight_scale_=selection.noise_multiplier,
-            threshold_=selection.threshold / selection.radius,
+            threshold_=selection.threshold / selection.mechanism.radius,
             _splitter=self.splitter,
         )
 
@@ -202,8 +202,7 @@ class Choice:
         language = self.vectorizer.candidates
         if not isinstance(language, str):
             return
-        least = self.selection.threshold / self.selection.radius
-        passing = {*found[noisy >= least]}
+        passing = {*found[noisy >= self.vectorizer.threshold_]}
         _, stop_words = language_words(language)
         unlisted = passing.difference(self.candidates, stop_words)
         if 2 * len(unlisted) > len(passing):

@@ -20,18 +20,14 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dplda.core._fold_in import BATCH
+from dplda.core._private_fit import Noise
 from dplda.core._splitter import kept_ptr
 from dplda.document._public_words import SHARED, Vectors, left_out
 from dplda.privacy import ApproximateDP
 from dplda.privacy._curator import Curator
 from dplda.privacy._curves import ELEMENTARY, up
 from dplda.privacy._events import Event
-from dplda.privacy._mechanisms import (
-    MAX_RADIUS,
-    DiscreteGaussian,
-    NoNoise,
-    count_unit,
-)
+from dplda.privacy._mechanisms import count_unit
 from dplda.privacy._streams import Purpose, Streams
 from dplda.text._counted import Counted
 
@@ -59,7 +55,7 @@ class Counts(NamedTuple):
 class Selection:
     """One release: which terms of the units pass, and their noisy weights."""
 
-    mechanism: DiscreteGaussian | NoNoise  # source of the noise
+    mechanism: Noise  # source of the noise
     failure: Event  # price of the threshold
     discover: bool  # whether terms outside of the public list may pass
     max_terms: int  # number of terms of a unit that count
@@ -69,25 +65,17 @@ class Selection:
         return [(WORDS, self.mechanism.event), (WORDS, self.failure)]
 
     @property
-    def radius(self) -> int:
-        if isinstance(self.mechanism, NoNoise):
-            return MAX_RADIUS
-        return self.mechanism.radius
-
-    @property
     def noise_multiplier(self) -> float:
-        return self.mechanism.scale / self.radius
+        return self.mechanism.scale / self.mechanism.radius
 
     @property
     def threshold(self) -> float:
         """Least integer that a term outside of the public list has to reach."""
         if not self.discover:
             return math.inf
-        mechanism = self.mechanism
-        failure = self.failure
-        if isinstance(mechanism, NoNoise) or not isinstance(failure, ApproximateDP):
+        if not isinstance(self.failure, ApproximateDP):  # without noise
             return 1
-        return selection_threshold(mechanism, failure.delta, self.max_terms)
+        return selection_threshold(self.mechanism, self.failure.delta, self.max_terms)
 
     def count(self, counted: Counted, asked: Sequence[str], streams: Streams) -> Counts:
         """Weights of the terms of all units, and of the terms asked for; private."""
@@ -109,7 +97,8 @@ class Selection:
             # Each unit adds a vector of integers, of L2 norm at most `radius`. Its
             # terms are distinct, so it adds to no cell twice.
             steps = [
-                count_unit(self.radius, n) for n in range(1, sizes.max(initial=0) + 1)
+                count_unit(self.mechanism.radius, n)
+                for n in range(1, sizes.max(initial=0) + 1)
             ]
             np.add.at(total, terms, np.repeat(np.array([0, *steps])[sizes], sizes))
             held[terms] = True
@@ -138,7 +127,7 @@ class Selection:
             label=WORDS,
             round=0,
         )
-        return passing, noisy / self.radius
+        return passing, noisy / self.mechanism.radius
 
     def _cut(
         self,
@@ -215,9 +204,7 @@ def failure_event(delta: float) -> Event:
     return ApproximateDP(up(-math.log1p(-delta), ELEMENTARY), delta)
 
 
-def selection_threshold(
-    mechanism: DiscreteGaussian, delta: float, max_terms: int
-) -> int:
+def selection_threshold(mechanism: Noise, delta: float, max_terms: int) -> int:
     """Least integer that one unit's terms reach with probability at most `delta`.
 
     A unit with t terms gives each of them radius / sqrt(t) at most. The largest

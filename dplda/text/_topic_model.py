@@ -243,8 +243,14 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             for each text. Nothing is charged then. Also if no word was chosen; this
             charge stands.
         """
-        if earlier is not None:
-            check_earlier(earlier)
+        is_fitted = isinstance(earlier, PrivateTopicModel) and hasattr(
+            earlier, "model_"
+        )
+        if earlier is not None and not is_fitted:
+            raise ValueError(
+                "earlier must be a fitted PrivateTopicModel, got "
+                f"{type(earlier).__name__}; pass the model itself, not a release of it"
+            )
         parts = parts_of(self, protected_unit(user_ids), earlier)  # public
         self._fit(raw_documents, user_ids, parts)
         return self
@@ -291,7 +297,6 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             As `fit` and `private_topic_counts`. Nothing is charged then, unless no
             word was chosen: this charge stands.
         """
-
         parts = parts_of(self, protected_unit(user_ids))  # public
         groups = groups_of(
             by,
@@ -533,13 +538,4 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             n_iter_=model.n_iter_,
             topic_evidence_=model.topic_evidence_,
             weak_topics_=model.weak_topics_,
-        )
-
-
-def check_earlier(earlier: Any) -> None:
-    """Refuse what has no words and topics of an earlier fit."""
-    if not isinstance(earlier, PrivateTopicModel) or not hasattr(earlier, "model_"):
-        raise ValueError(
-            f"earlier must be a fitted PrivateTopicModel, got {type(earlier).__name__}"
-            "; pass the model itself, not a release of it"
         )
