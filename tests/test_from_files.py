@@ -124,7 +124,7 @@ def test_marks_of_windows_programs_are_no_part_of_a_text(tmp_path):
 
 def test_a_missing_column_of_parquet_names_those_that_there_are(tmp_path):
     path = write_table(tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match="the columns are .'n', 'patient', 'text'.;"):
+    with pytest.raises(ValueError, match=r"the columns are .'n', 'patient', 'text'.;"):
         read_texts(path, text_column="note")
 
 
