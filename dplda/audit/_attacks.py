@@ -308,7 +308,7 @@ WORD = Attack(
 def _n_own_words(target: Target) -> int:
     """Number of words of a canary: as in one report of the estimator; 1 for a token."""
     n_words = getattr(target.estimator, "max_doc_words", 1)
-    return min(int(n_words or target.n_words), target.n_words)
+    return int(n_words or target.n_words)
 
 
 def _plant_rows(target: Target, X: sp.csr_array, coins: np.ndarray) -> FitData:
