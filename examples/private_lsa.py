@@ -1,6 +1,5 @@
 """Private latent semantic analysis: signed components by noisy power iteration."""
 
-import math
 from numbers import Real
 
 import numpy as np
@@ -93,9 +92,6 @@ class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
             **statements, delta=self.delta, n_rounds=n_rounds
         )
         streams = Streams.from_random_state(self.random_state)  # secret
-        _private_fit.warn_if_seeded(
-            "PrivateLSA", streams.seeded and self.epsilon != math.inf
-        )
         plan = [(SUMS, mechanism.event)] * n_rounds  # public
         with _private_fit.charge_of(
             self, plan, unit="document", seeded=streams.seeded

@@ -1,6 +1,5 @@
 """Private non-negative matrix factorization: the example of docs/extending.md."""
 
-import math
 from numbers import Real
 
 import numpy as np
@@ -81,17 +80,16 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
         """Train on private documents: `max_iter` rounds."""
-        name, n_rounds = "PrivateNMF", int(self.max_iter)  # public
+        n_rounds = int(self.max_iter)  # public
         statements = {
             "epsilon": self.epsilon,
             "noise_multiplier": self.noise_multiplier,
         }
-        _private_fit.exactly_one(name, **statements)
+        _private_fit.exactly_one("PrivateNMF", **statements)
         mechanism = _private_fit.gaussian_noise(
             **statements, delta=self.delta, n_rounds=n_rounds
         )
         streams = Streams.from_random_state(self.random_state)  # secret
-        _private_fit.warn_if_seeded(name, streams.seeded and self.epsilon != math.inf)
         plan = [(SUMS, mechanism.event)] * n_rounds  # public
         with _private_fit.charge_of(
             self, plan, unit="document", seeded=streams.seeded

@@ -345,19 +345,22 @@ def charge_of(
     """The charge of a call of `fit` or `partial_fit`, for its ``with`` block.
 
     `n_streams` is the number of streams that the call draws from; each may draw as many
-    words as a charge counts. A call that continues no other (`is_first`) warns of other
-    budgets in this process, and of a large epsilon.
+    words as a charge counts. Warns of noise from a given seed. A call that continues no
+    other (`is_first`) warns of other budgets in this process, and of a large epsilon.
     """
-    is_private = not any(isinstance(event, NonPrivate) for _, event in plan)
+    name = type(estimator).__name__
+    n_exact = sum(isinstance(event, NonPrivate) for _, event in plan)
+    warn_if_seeded(name, seeded and n_exact < len(plan))
+    is_private = n_exact == 0
     if is_first and is_private and sums is ALONE:
-        tell_of_other_budgets(type(estimator).__name__, estimator.ledger)
+        tell_of_other_budgets(name, estimator.ledger)
     stated = getattr(estimator, "epsilon", None)
     if is_first and is_private and stated is None:
         events = tuple(event for _, event in plan)
         warn_if_nominal(cached_epsilon(events, float(estimator.delta)))
     return Charge(
         plan,
-        label=type(estimator).__name__,
+        label=name,
         unit=unit,
         ledger=estimator.ledger,
         seeded=seeded,

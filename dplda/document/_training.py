@@ -47,7 +47,6 @@ from dplda.core._private_fit import (
     public_inputs,
     publish,
     warn_if_cut_short,
-    warn_if_seeded,
 )
 from dplda.core._signal import warn_if_weak
 from dplda.datasets._shards import CountShards
@@ -180,13 +179,11 @@ class Training:
 
     def charge(self, user_ids: ArrayLike | None) -> Charge:
         """The charge of this call alone, for its ``with`` block."""
-        seeded = self.streams.seeded
-        warn_if_seeded(type(self.model).__name__, seeded and not self.budget.exact)
         return charge_of(
             self.model,
             self.plan,
             unit=charged_unit(user_ids, self.unit),
-            seeded=seeded,
+            seeded=self.streams.seeded,
             sums=self.sums,
             is_first=self.paid.own is None,
         )

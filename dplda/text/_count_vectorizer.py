@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
@@ -26,7 +25,6 @@ from dplda.core._private_fit import (
     PrivateEstimator,
     Promise,
     charge_of,
-    warn_if_seeded,
 )
 from dplda.core._splitter import count_words
 from dplda.core._texts import CountsBySettings
@@ -221,15 +219,13 @@ class PrivateCountVectorizer(
     ) -> sp.csr_matrix | None:
         """Choose the vocabulary. With `transform`, also count its terms."""
         choice = Choice.of(self, protected_unit(user_ids))  # public
-        seeded = choice.streams.seeded
-        warn_if_seeded(type(self).__name__, seeded and self.epsilon != math.inf)
         texts = column_of(documents)
         with (
             charge_of(
                 self,
                 choice.plan,
                 unit=charged_unit(user_ids),
-                seeded=seeded,
+                seeded=choice.streams.seeded,
             ) as charge,
             closing(Counted(texts, choice.splitter, user_ids)) as counted,  # private
         ):

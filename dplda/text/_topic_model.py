@@ -25,7 +25,6 @@ from dplda.core._private_fit import (
     charge_of,
     guarantee_of_both,
     publish,
-    warn_if_seeded,
 )
 from dplda.core._signal import MEANING, NOT_TESTED, is_tested
 from dplda.core._splitter import count_blocks, transformed
@@ -321,8 +320,6 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         model = training.model
         plan = [step for of_part in parts.plans for step in of_part]  # public
         has_noise = any(not isinstance(event, NonPrivate) for _, event in plan)
-        seeded = self.random_state is not None and has_noise
-        warn_if_seeded(type(self).__name__, seeded)
         progress = Progress.of(self)
         texts = progress.during(column_of(raw_documents), named("reading texts"))
         with (
@@ -331,7 +328,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 self,
                 plan,
                 unit=charged_unit(user_ids),
-                seeded=seeded,
+                seeded=self.random_state is not None and has_noise,
                 n_streams=len(parts.plans),
             ) as charge,
             closing(

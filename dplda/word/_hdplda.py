@@ -27,7 +27,6 @@ from dplda.core._private_fit import (
     publish,
     released_so_far,
     warn_if_cut_short,
-    warn_if_seeded,
 )
 from dplda.core._signal import (
     FEWEST_WITH_TEST,
@@ -301,7 +300,6 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         paid_before = None if released is None else self.privacy_
         check_paid(self, plan, paid_before, self.max_iter)
         streams = Streams.from_random_state(self.random_state)  # secret
-        warn_if_seeded("HDPLDA", streams.seeded and self.epsilon != math.inf)
         n_done = 0 if released is None else self.n_iter_
         with (
             charge_of(
