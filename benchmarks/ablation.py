@@ -65,7 +65,7 @@ CHANGES = [
     ("REAL", "slope that is believed, 0.25", "0.5", 0.5, 0),
     ("REAL", "", "0.5", 0.5, TEXTS),
     ("WIDTH", "deviation around a factor, 0.25", "0: none", 0.0, 0),
-    ("SMOOTHING", "tokens of a word in all topics, 2", "0.5", 0.5, TEXTS),
+    ("SMOOTHING", "tokens of a word, for its frequency, 2", "0.5", 0.5, TEXTS),
     ("CHANCE", "gain of likelihood by chance, 10", "-1000: none", -1000.0, TEXTS),
     ("SCALE_UP", "most that a short document counts, 5", "none", 1e9, 0),
     ("SHARP", "sharpness of clusters, 4", "6", 6.0, 0),

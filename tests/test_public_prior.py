@@ -4,9 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from shared_cases import meanings
 
 from dplda import PrivateSVILDA, SubLDA, public_prior
 from dplda.datasets import make_topic_corpus
+from dplda.metrics import held_out_scores
 from dplda.privacy import Ledger, LowSignalWarning
 
 pytestmark = pytest.mark.filterwarnings(
@@ -94,6 +96,54 @@ def test_public_texts_of_another_kind_do_no_harm(kind, train, test, bad):
     for epsilon in (1.0, 8.0) if kind is SubLDA else (2.0,):
         change = changes(kind, train, test, bad, epsilon=epsilon)
         assert change.mean() < 0.01 + 2 * change.std(ddof=1) / math.sqrt(2)
+
+
+@pytest.fixture(scope="module")
+def few():
+    """Private and held-out documents, the topics of 60 public ones, and meanings."""
+    made = make_topic_corpus(1000, 400, 8, doc_length=60, random_state=3)
+    prior = public_prior(made.data[:60], n_components=8, random_state=0)
+    return made.data[60:800], made.data[800:], prior, meanings(made)
+
+
+def gain(table, few):
+    return held_out_scores(table, few[1]).new_word_gain
+
+
+def gains(few, n_seeds=3, **options):
+    """What a model says of new words, mean of seeds."""
+    fits = [
+        SubLDA(8, **(OPTIONS | options), random_state=seed).fit(few[0])
+        for seed in range(n_seeds)
+    ]
+    return np.mean([gain(model.components_, few) for model in fits])
+
+
+def test_noise_takes_little_from_public_topics(few):
+    """Of what the noisy rounds add, a fit keeps what its test confirms.
+
+    If it keeps all, it says 85% of what the public topics say alone.
+    """
+    prior = few[2]
+    private = gains(few, prior_components=prior, epsilon=0.25)
+    assert private > 0.9 * gain(prior + 0.1, few)
+    assert gains(few, prior_components=prior, epsilon=4.0) > gain(prior + 0.1, few)
+
+
+def test_vectors_say_more_of_words_that_are_rare_in_public_texts(few):
+    *_, prior, vectors = few
+    alone = gains(few, prior_components=prior, epsilon=0.25)
+    both = gains(few, prior_components=prior, word_vectors=vectors, epsilon=0.25)
+    assert both > alone + 0.02
+    wrong = np.random.default_rng(1).permutation(vectors)
+    other = gains(few, prior_components=prior, word_vectors=wrong, epsilon=0.25)
+    assert other > alone - 0.03
+
+
+def test_word_frequencies_alone_do_not_replace_topics(few):
+    even = np.tile(few[2].sum(axis=0) / 8, (8, 1))
+    found = gains(few, n_seeds=1, prior_components=even, epsilon=4.0)
+    assert found > 0.7 * gains(few, n_seeds=1, epsilon=4.0)
 
 
 @both

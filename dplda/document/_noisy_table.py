@@ -172,8 +172,8 @@ def random_table(
     average /= average.sum(axis=0)
     average *= totals.sum() / n_components
     if public is not None and public.topics is not None:
-        known = public.topics.known
-        average[known] = (totals[:, None] * public.topics.shares)[known]
+        says = public.topics.says
+        average[says] = (totals[:, None] * public.topics.shares)[says]
     table = average.astype(np.float32)
     return NoisyTable(weight, table, average, released, reading, public)
 
@@ -357,10 +357,35 @@ def concluded(
     return table, prior
 
 
+def confirmed(
+    last: NoisyTable, n_jobs: int | None
+) -> tuple[np.ndarray, CellPrior | None]:
+    """The concluded table as far as the tests confirm it, and its prior.
+
+    Topics of public texts replace the rest, as far as they are trusted: the documents
+    repeat the noise of a table that their topics were inferred with, so that it looks
+    like a signal.
+    """
+    table, prior = concluded(last, n_jobs)
+    public = public_table(last)
+    if public is not None and prior is not None and last.tested is not None:
+        table += prior.trust * (1 - last.tested.kept) * (public - table)
+    return table, prior
+
+
+def public_table(last: NoisyTable) -> np.ndarray | None:
+    """What public topics say of the word totals, (n_words, n_components)."""
+    topics = None if last.public is None else last.public.with_frequencies
+    if topics is None or not topics.differ:
+        return None
+    table: np.ndarray = last.totals[:, None] * topics.shares
+    return table
+
+
 def claim_of(last: NoisyTable, n_jobs: int | None) -> Claim:
     """What the topics say of the words, if the fit published them now."""
     table, _ = concluded(last, n_jobs)
-    return Claim.of(table, last.weight)
+    return Claim.of(table, last.weight, public_table(last))
 
 
 def with_clusters(
@@ -373,7 +398,7 @@ def with_clusters(
     the words that the shown ones leave: as public clusters of words with word vectors,
     unless shown topics contradict these; else by their confirmed part, and equally.
     """
-    table, prior = concluded(last, n_jobs)
+    table, prior = confirmed(last, n_jobs)
     tested = last.tested
     n_components = table.shape[1]
     has_topics = last.public is not None and last.public.topics is not None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import gammaln
 
 from dplda.document._word_totals import WordTotals
 from dplda.kernels import _denoise
@@ -21,7 +22,7 @@ from dplda.privacy import LowSignalWarning
 # change gives (docs/results.md).
 # Share of the variance of the rows that vectors explain. 0.25: -1.5 / 0, 0.75: 0 / 0
 SHARED = 0.5
-# Pseudo-tokens of a word, spread evenly over the topics. 0.5: -0.5 / -0.7
+# Pseudo-tokens of a word, for its frequency. 0.5: -0.5 / -0.7
 SMOOTHING = 2.0
 # Least share of the words that public tokens must cover to give word frequencies.
 LEAST_COVERED = 0.25
@@ -102,9 +103,10 @@ class Topics(NamedTuple):
 
     counts: np.ndarray  # public tokens of each word, (n_words,)
     shares: np.ndarray  # their smoothed p(topic | word), (n_words, n_components)
+    says: np.ndarray  # mask of the words whose topics are known, (n_words,)
 
     @classmethod
-    def of(cls, table: np.ndarray) -> Topics:
+    def of(cls, table: np.ndarray, vectors: Vectors | None = None) -> Topics:
         """From checked pseudo-counts (n_components, n_words)."""
         counts = table.sum(axis=0)
         if np.allclose(table.sum(axis=1), 1):
@@ -115,13 +117,21 @@ class Topics(NamedTuple):
                 "each topic",
                 LowSignalWarning,
             )
-        evenly = SMOOTHING / len(table)
-        return cls(counts, (table.T + evenly) / (counts[:, None] + SMOOTHING))
+        known = counts > 0
+        if vectors is None or known.mean() < LEAST_COVERED:
+            return cls(counts, smoothed(table.T), known)
+        says = known | vectors.directions.any(axis=1)
+        return cls(counts, smoothed(table.T, vectors), says)
 
     @property
     def known(self) -> np.ndarray:
         """Mask of the words with public tokens."""
         return self.counts > 0
+
+    @property
+    def differ(self) -> bool:
+        """Whether some words have other topics than others."""
+        return bool(np.ptp(self.shares, axis=0).max() > 1e-9)
 
     @property
     def has_frequencies(self) -> bool:
@@ -146,11 +156,16 @@ class Topics(NamedTuple):
         near = np.abs(np.log2(ratios)) < 1
         return float(totals[near].sum() / totals.sum())
 
-    def contrasts(self, totals: np.ndarray) -> np.ndarray:
-        """Shares minus their mean; zero for a word without public tokens."""
-        known = self.known
-        mean = np.average(self.shares[known], axis=0, weights=totals[known])
-        return np.where(known[:, None], self.shares - mean, 0.0)
+    def contrasts(self, totals: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        """What public topics say of words where the topics have the given shares.
+
+        By Bayes' theorem, p(topic | word) changes by the ratio of the topic's shares.
+        Returns its difference to `shares`.
+        """
+        public = np.average(self.shares, axis=0, weights=totals)
+        rows = self.shares * (shares / public)
+        rows /= rows.sum(axis=1, keepdims=True)
+        return np.where(self.says[:, None], rows - shares, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,10 +194,11 @@ class PublicWords:
         if given is None:
             return None
         held = np.arange(len(given)) % HELD == HELD // 2
-        topics = None if table is None else Topics.of(table)
+        found = None if vectors is None else Vectors.of(vectors)
+        topics = None if table is None else Topics.of(table, found)
         if topics is not None and not topics.has_frequencies:
             held &= ~topics.known  # a seed word always belongs to its topic
-        return cls(held, None if vectors is None else Vectors.of(vectors), topics)
+        return cls(held, found, topics)
 
     @property
     def seeds(self) -> np.ndarray | None:
@@ -257,10 +273,13 @@ class PublicWords:
         trust = 1.0
         agreement = None
         if self.topics is not None:
-            public = self.topics.contrasts(totals)
+            public = self.topics.contrasts(totals, shares)
             trust = trust_in(public[held], rows[held], precision[held], 1.0)
-            rows = rows - slope_on(public, rows, precision)[0] * public
             found += trust * public
+            # what is left of the rows has a variance of its own
+            rest = rows - slope_on(public, rows, precision)[0] * public
+            left = totals[:, None] * (rest + shares)
+            rows, precision, own = standard(left, noise_scale, totals, shares)
         if self.vectors is not None:
             others = left_out(
                 self.vectors.directions,
@@ -280,6 +299,37 @@ class PublicWords:
             found[self.seeds] = self.topics.shares[self.seeds] - shares
         found = np.maximum(found + shares, 0.0)
         return found / found.sum(axis=1, keepdims=True), trust, agreement
+
+
+def smoothed(counts: np.ndarray, vectors: Vectors | None = None) -> np.ndarray:
+    """p(topic | word) of public counts (n_words, n_components), smoothed.
+
+    The counts of a word are Dirichlet-multinomial. Their mean is even, or what the
+    vectors and the counts of all other words predict. Their concentration is the power
+    of two with the largest likelihood.
+    """
+    n_components = counts.shape[1]
+    totals = counts.sum(axis=1)
+    mean = np.full(counts.shape, 1 / n_components)
+    if vectors is not None:
+        known = totals > 0
+        noise = np.sqrt(totals[known] / n_components)  # of a multinomial cell
+        rows, precision = np.zeros_like(mean), np.zeros(len(mean))
+        rows[known], precision[known], variance = standard(
+            counts[known], noise, totals[known], mean[0]
+        )
+        mean += left_out(vectors.directions, rows, precision, 1 / (SHARED * variance))
+        mean = np.maximum(mean, 1e-3 / n_components)  # a positive probability
+        mean /= mean.sum(axis=1, keepdims=True)
+    concentrations = 2.0 ** np.arange(-2, 11)
+    likelihoods = [
+        (gammaln(c) - gammaln(c + totals)).sum()
+        + (gammaln(counts + c * mean) - gammaln(c * mean)).sum()
+        for c in concentrations
+    ]
+    best = concentrations[np.argmax(likelihoods)]
+    shares: np.ndarray = (counts + best * mean) / (totals + best)[:, None]
+    return shares
 
 
 def trust_in(

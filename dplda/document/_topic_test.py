@@ -21,7 +21,7 @@ from scipy.special import ndtri
 from scipy.stats import t as student
 
 from dplda.core._fold_in import aligned_zeros, in_16_bits
-from dplda.core._signal import KEPT_OUT, first_half
+from dplda.core._signal import FALSE_POSITIVES, KEPT_OUT, first_half
 from dplda.document._document_budget import CLIP, NORM, Round
 from dplda.document._private_side import Halves, PrivateSide, RoundInference
 from dplda.document._public_words import product
@@ -43,6 +43,8 @@ class Claim:
     contrasts: np.ndarray
     weight: np.ndarray  # word weights, (n_words,)
     common: np.ndarray  # word totals times word weights, (n_words,)
+    # contrasts of the public topics alone, at the same word totals; None without any
+    public: np.ndarray | None = None
 
     @property
     def size(self) -> np.ndarray:
@@ -61,17 +63,18 @@ class Claim:
         return chance
 
     @classmethod
-    def of(cls, table: np.ndarray, weight: np.ndarray) -> Claim:
+    def of(
+        cls, table: np.ndarray, weight: np.ndarray, public: np.ndarray | None = None
+    ) -> Claim:
         """From word-topic counts (n_words, n_components) and word weights (n_words,).
 
         The counts were estimated from releases. They add up to the word totals of the
-        documents that have trained.
+        documents that have trained. `public` are counts by the public topics alone.
         """
         totals = table.sum(axis=1, dtype=float)
-        sizes = table.sum(axis=0, dtype=float)
-        shares = sizes / sizes.sum()
-        contrasts = weight[:, None] * (table - np.outer(totals, shares))
-        return cls(table, shares, contrasts, weight, weight * totals)
+        shares, contrasts = contrasts_of(table, weight)
+        of_public = None if public is None else contrasts_of(public, weight)[1]
+        return cls(table, shares, contrasts, weight, weight * totals, of_public)
 
     def across(self, first: np.ndarray) -> Claim:
         """The claim with contrasts orthogonal to the word totals, in each half.
@@ -79,13 +82,18 @@ class Claim:
         The topic weights that one half infers may be too large or too small on average.
         The sum of the other half then moves by a multiple of its word totals.
         """
-        contrasts = self.contrasts.copy()
-        for half in (first, ~first):
-            common = self.common * half
-            along = np.einsum("v,vk->k", common, contrasts)
-            along /= np.einsum("v,v->", common, common)
-            contrasts -= np.outer(common, along)
-        return replace(self, contrasts=contrasts)
+
+        def across(contrasts: np.ndarray) -> np.ndarray:
+            contrasts = contrasts.copy()
+            for half in (first, ~first):
+                common = self.common * half
+                along = np.einsum("v,vk->k", common, contrasts)
+                along /= np.einsum("v,v->", common, common)
+                contrasts -= np.outer(common, along)
+            return contrasts
+
+        public = None if self.public is None else across(self.public)
+        return replace(self, contrasts=across(self.contrasts), public=public)
 
     def expected(self, first: np.ndarray) -> np.ndarray:
         """The sums that the documents give if the topics are true, up to a factor.
@@ -133,6 +141,24 @@ class Claim:
         )
 
 
+def contrasts_of(
+    table: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Topic shares, and the contrasts of a table with word weights (`Claim`)."""
+    totals = table.sum(axis=1, dtype=float)
+    sizes = table.sum(axis=0, dtype=float)
+    shares = sizes / sizes.sum()
+    return shares, weight[:, None] * (table - np.outer(totals, shares))
+
+
+class Beside(NamedTuple):
+    """Sums over the rounds of test, of the public topics; (n_components,) each."""
+
+    product: np.ndarray  # inner products of public contrasts and releases
+    square: np.ndarray  # squared lengths of the public contrasts
+    common: np.ndarray  # inner products of public contrasts and those of the claim
+
+
 class Tested(NamedTuple):
     """Sums over the rounds of test so far, (n_components,) each; public."""
 
@@ -147,6 +173,7 @@ class Tested(NamedTuple):
     # lengths of the latter, both over the variance of the noise
     confirmed: np.ndarray | float = 0.0
     claimed: np.ndarray | float = 0.0
+    beside: Beside | None = None  # None without public topics
 
     def confirmed_part(self, topics: np.ndarray) -> float:
         """Part of what some topics say of the words that documents confirm, at most 1.
@@ -159,6 +186,28 @@ class Tested(NamedTuple):
         confirmed = np.broadcast_to(self.confirmed, shape)[topics].sum()
         claimed = np.broadcast_to(self.claimed, shape)[topics].sum()
         return float(np.clip((confirmed + 1) / (claimed + 1), 0.0, 1.0))
+
+    @property
+    def kept(self) -> float:
+        """Least share of what the claim adds to the public topics that is confirmed.
+
+        The z-scores of a mixture of the claim and the public topics are the larger, the
+        more the documents confirm it. All shares of the claim are equally likely before
+        the test. Returns the quantile `FALSE_POSITIVES` of the posterior: without
+        evidence, the public topics stay. It is 1 without public topics.
+        """
+        if self.beside is None:
+            return 1.0
+        product, square, common = self.beside
+        kept = np.linspace(0, 1, 101)[:, None]
+        products = kept * self.product + (1 - kept) * product
+        squares = kept**2 * self.square + (1 - kept) ** 2 * square
+        squares += 2 * kept * (1 - kept) * common
+        z = np.maximum(products, 0) / np.sqrt(np.maximum(squares, 1e-300))
+        log_likelihood = 0.5 * np.square(z).sum(axis=1)
+        likelihood = np.exp(log_likelihood - log_likelihood.max())
+        below = np.cumsum(likelihood) - likelihood / 2
+        return float(np.interp(FALSE_POSITIVES, below / likelihood.sum(), kept[:, 0]))
 
     @property
     def z(self) -> np.ndarray:
@@ -189,20 +238,33 @@ def met(
     # contributions sum to zero over topics: the mean of a row is noise only
     cells = granularity * (noisy - noisy.mean(axis=1, keepdims=True))
     variance = (this_round.mechanism.scale * granularity) ** 2 * (1 - 1 / n_components)
-    along = np.einsum("vk,vk->k", claim.contrasts, cells) / variance
+
+    def inner(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.einsum("vk,vk->k", a, b) / variance
+
+    along = inner(claim.contrasts, cells)
     size = np.maximum(claim.size, 1e-300)
     square = claim.size / variance
-    confirmed = np.einsum("vk,vk->k", expected, cells) / variance
-    claimed = np.einsum("vk,vk->k", expected, expected) / variance
+    confirmed = inner(expected, cells)
+    claimed = inner(expected, expected)
+    beside = None
+    if claim.public is not None:
+        beside = Beside(
+            inner(claim.public, cells),
+            inner(claim.public, claim.public),
+            inner(claim.public, claim.contrasts),
+        )
     if before is not None:
         along += before.product
         square += before.square
         confirmed += before.confirmed
         claimed += before.claimed
+        if beside is not None and before.beside is not None:
+            beside = Beside(*map(np.add, beside, before.beside))
     # A document adds at most CLIP * NORM in L2.
     own = np.minimum(1, n_docs * claim.shares * (CLIP * NORM) ** 2 / size)
     spread = NORM * claim.chance / size**2 / this_round.rate
-    return Tested(along, square, own, spread, confirmed, claimed)
+    return Tested(along, square, own, spread, confirmed, claimed, beside)
 
 
 def tested_without_noise(
