@@ -228,37 +228,45 @@ def test_what_is_in_the_place_of_topics_reads_releases_alone(vectors):
     np.testing.assert_allclose(found["components_"], table.T + 0.01)
 
 
+@pytest.mark.parametrize("has_vectors", [False, True])
 @pytest.mark.parametrize("n_shown", [0, 1, 4])
-def test_topics_keep_what_documents_confirm(n_shown, monkeypatch):
-    """Shown topics and weak ones apart; the words still add up to their totals."""
+def test_topics_keep_what_documents_confirm(n_shown, has_vectors, monkeypatch):
+    """Weak topics do, and shown ones with vectors. Words add up to their totals."""
     rng = np.random.default_rng(0)
     X = rng.multinomial(4, rng.dirichlet(np.ones(60)), size=3000)
-    last = SubLDA(4, epsilon=20.0, max_iter=10, random_state=0).fit(X)._released
+    model = SubLDA(4, epsilon=20.0, max_iter=10, random_state=0)
+    model.set_params(word_vectors=rng.normal(size=(60, 3)) if has_vectors else None)
+    last = model.fit(X)._released
     marks = np.arange(4) < n_shown
     monkeypatch.setattr(_noisy_table, "shown", lambda evidence: marks)
-    tested = last.tested._replace(
-        confirmed=np.array([5.0, 5.0, 0.0, -1.0]), claimed=np.full(4, 10.0)
-    )
-    kept = {n: (5.0 * min(n, 2) - (n == 4) + 1) / (10 * n + 1) for n in range(5)}
-    of_weak = {4: 10 / 41, 3: 5 / 31}  # numbers of weak topics
+    monkeypatch.setattr(Agreement, "contradicts", lambda self, topics: False)
+    confirmed, claimed = np.array([5.0, 5.0, 0.0, -1.0]), np.full(4, 10.0)
+    tested = last.tested._replace(confirmed=confirmed, claimed=claimed)
     before, prior = concluded(last, 1)
     table, _, line = with_clusters(replace(last, tested=tested), 1)
-    np.testing.assert_allclose(table.sum(axis=1), last.totals, rtol=1e-9)
-    totals = last.totals[:, None] * prior.expected[0, :4][marks]
-    part = kept[n_shown]
-    np.testing.assert_allclose(
-        table[:, marks], part * before[:, marks] + (1 - part) * totals
+    np.testing.assert_allclose(table.sum(axis=1), last.totals, rtol=1e-6)
+    of_shown, of_weak = (
+        (confirmed[which].sum() + 1) / (claimed[which].sum() + 1)
+        for which in (marks, ~marks)
     )
+    expected = before[:, marks]
+    if has_vectors:
+        predicted = last.totals[:, None] * prior.expected[:, :4][:, marks]
+        expected = of_shown * expected + (1 - of_shown) * predicted
+    np.testing.assert_allclose(table[:, marks], expected)
+    said = f"confirm {of_shown:.0%} of what the shown topics say"
+    assert (said in (line or "")) == (has_vectors and n_shown > 0)
     if n_shown == 4:
-        assert line.startswith(f"fresh sums of the documents confirm {part:.0%}")
         return
     rest = last.totals - table[:, marks].sum(axis=1)
-    of_word = before[:, ~marks] / before[:, ~marks].sum(axis=0)
-    of_word /= of_word.sum(axis=1, keepdims=True)
-    part = of_weak[4 - n_shown]
-    parts = part * of_word + (1 - part) / (4 - n_shown)
+    parts = last.public.vectors.clusters(4 - n_shown) if has_vectors else None
+    if parts is None:
+        of_word = before[:, ~marks] / before[:, ~marks].sum(axis=0)
+        of_word /= of_word.sum(axis=1, keepdims=True)
+        parts = of_weak * of_word + (1 - of_weak) / (4 - n_shown)
+        assert f"confirm {of_weak:.0%} of what these say" in line
     np.testing.assert_allclose(table[:, ~marks], rest[:, None] * parts)
-    assert line.startswith(f"{4 - n_shown} of 4 are not shown; fresh sums")
+    assert line.startswith(f"{4 - n_shown} of 4 are not shown")
 
 
 def test_the_part_that_documents_confirm_is_a_slope_with_a_prior_at_one():

@@ -52,7 +52,7 @@ BY_TOTALS = (
 )
 OF_SHOWN = (
     "fresh sums of the documents confirm {:.0%} of what the shown topics say of words, "
-    "and {} replace the rest"
+    "and predictions from word vectors replace the rest"
 )
 
 
@@ -393,10 +393,12 @@ def with_clusters(
 ) -> tuple[np.ndarray, CellPrior | None, str | None]:
     """The table that a fit publishes, its prior, and what replaces topics, if any.
 
-    The test of the topics says which part of their rows documents confirm. Shown topics
-    keep this part, and the prior of the cells replaces the rest. The weak topics divide
-    the words that the shown ones leave: as public clusters of words with word vectors,
-    unless shown topics contradict these; else by their confirmed part, and equally.
+    The test of the topics says which part of their rows documents confirm. With word
+    vectors, shown topics keep this part, and what the vectors predict replaces the
+    rest. Without, documents get a larger prior instead (`doc_topic_prior_`). The weak
+    topics divide the words that the shown ones leave: as public clusters of words with
+    vectors, unless shown topics contradict these; else by their confirmed part, and
+    equally.
     """
     table, prior = confirmed(last, n_jobs)
     tested = last.tested
@@ -408,12 +410,10 @@ def with_clusters(
     weak = ~strong
     lines = []
     kept = tested.confirmed_part(strong)
-    if kept < 1:
-        others = np.broadcast_to(prior.expected[:, :n_components], table.shape)
-        expected = last.totals[:, None] * others[:, strong]
+    if last.may_have_clusters and kept < 1:
+        expected = last.totals[:, None] * prior.expected[:, :n_components][:, strong]
         table[:, strong] = kept * table[:, strong] + (1 - kept) * expected
-        by = "word totals" if last.public is None else "predictions from word vectors"
-        lines.append(OF_SHOWN.format(kept, by))
+        lines.append(OF_SHOWN.format(kept))
     if weak.any():
         n_weak = int(np.count_nonzero(weak))
         parts = clusters_for(n_weak, last.public, prior, strong)
