@@ -1,18 +1,21 @@
-"""Fit the formula of `dplda.plan`: how much of the gap to no privacy a fit closes.
+"""Fit the formula of `dplda.plan`: how much private topics know of new words.
 
 ``python benchmarks/planner.py [--corpora NAME ...] [--seeds 1] [--points FILE]``
 ``python benchmarks/planner.py --expected``
 
 For each corpus it trains SubLDA on 300 documents, on 1000, and on all of them, at
 epsilon 0.5 to 8, with fewer words and fewer topics, without and with the embedded word
-vectors. The share closed is measured on held-out documents, between unigram and the
-better of SubLDA(epsilon=inf) with two priors on the same documents. The error is
-measured on each corpus by the formula of the others, also for formulas that read the
-mean length of the documents and the number of topics, or more of fits with vectors.
-About ten minutes. ``--points`` keeps the measured points in a file, and measures only
-those that it lacks: remove it to measure all of them again. ``planner_points.json`` has
-those of the last measurement, and is read but never written. ``--expected`` prints what
-the formula says of some numbers of documents, by the coefficients of the package.
+vectors. The gain on new words (`held_out_scores`) is divided by that of GibbsLDA on the
+same documents; settings in which GibbsLDA gains less than 0.1 nats are left out. The
+formula is fitted to the fits without vectors, and its error is measured on each corpus
+by the formula of the others. With vectors, a fit knows what 20 public clusters know
+(`baselines.clusters`, with the totals of the fit), and of the rest as much as without
+vectors: the second part of the table measures the error of this, from the measured
+share of a fit without vectors. About ten minutes. ``--points`` keeps the measured
+points in a file, and measures only those that it lacks: remove it to measure all of
+them again. ``planner_points.json`` has those of the last measurement, and is read but
+never written. ``--expected`` prints what the formula says of some numbers of documents,
+by the coefficients of the package.
 """
 
 from __future__ import annotations
@@ -26,16 +29,17 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from baselines import clusters
 from corpora import LOADERS, prepare
 from docstrings import load_docstrings
 from scipy.optimize import least_squares
 from sklearn.feature_extraction.text import CountVectorizer
 
-from dplda import SubLDA
+from dplda import GibbsLDA, SubLDA
 from dplda.datasets import load_word_vectors, load_wordnet_glosses
 from dplda.document._document_budget import DocumentBudget, document_budget
 from dplda.document._plan import plan
-from dplda.metrics import unigram_perplexity
+from dplda.metrics import held_out_scores
 
 
 def own_words(name, texts):
@@ -72,6 +76,8 @@ CORPORA = LOADERS | {
 DELTA = 1e-6
 SIZES = (300, 1000, 10**9)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+N_CLUSTERS = 20
+LEAST_KNOWN = 0.1  # nats: below it, the share of them is noise
 COMMITTED = Path(__file__).resolve().with_name("planner_points.json")
 
 
@@ -126,16 +132,26 @@ def measure(split, seeds: int, known):
             ]
             if not settings:
                 continue
-            unigram = unigram_perplexity(X, held)
-            free = min(
-                perplexity(X, held, n_components, np.inf, 0, b) for b in (0.01, 1.0)
-            )
+            gibbs = GibbsLDA(n_components, topic_word_prior=0.01, random_state=0)
+            reference = new_words(gibbs.fit(X).components_, held)
             for has_vectors, epsilon in settings:
-                vectors = tables[has_vectors][:n_words] if has_vectors else None
-                found = [
-                    perplexity(X, held, n_components, epsilon, seed, vectors=vectors)
+                given = {"word_vectors": tables[True][:n_words]} if has_vectors else {}
+                models = [
+                    SubLDA(
+                        n_components,
+                        epsilon=epsilon,
+                        delta=DELTA,
+                        random_state=seed,
+                        **given,
+                    ).fit(X)
                     for seed in range(seeds)
                 ]
+                gain = np.mean([new_words(m.components_, held) for m in models])
+                of_clusters = None
+                if has_vectors:
+                    totals = models[0].components_.sum(axis=0)
+                    table = clusters(totals, split.words[:n_words], N_CLUSTERS)
+                    of_clusters = new_words(table, held) / reference
                 point = {
                     "corpus": split.name,
                     "n_docs": X.shape[0],
@@ -144,121 +160,83 @@ def measure(split, seeds: int, known):
                     "epsilon": epsilon,
                     "word_vectors": has_vectors,
                     "mean_doc_words": round(float(X.sum() / X.shape[0]), 1),
-                    "closed": round(
-                        float((unigram - np.mean(found)) / (unigram - free)), 3
-                    ),
-                    "unigram": round(unigram),
-                    "free": round(free),
+                    "reference": round(reference, 3),
+                    "share": round(float(gain) / reference, 3),
+                    "clusters": of_clusters and round(of_clusters, 3),
                 }
                 print(json.dumps(point), file=sys.stderr)
                 yield point
 
 
-def perplexity(X, held, n_components, epsilon, seed, prior=0.01, vectors=None) -> float:
-    model = SubLDA(
-        n_components,
-        epsilon=epsilon,
-        delta=DELTA,
-        topic_word_prior=prior,
-        word_vectors=vectors,
-        random_state=seed,
-    )
-    return model.fit(X).perplexity(held)
+def new_words(components, held) -> float:
+    return float(held_out_scores(components, held).new_word_gain)
 
 
 def report(points) -> None:
-    """The errors on each corpus, the coefficients, and the errors of other formulas."""
-    noise = {e: budget(e).noise for e in {p["epsilon"] for p in points}}
+    """The errors on each corpus, the coefficients, and the range of the halves."""
+    points = [p for p in points if p["reference"] >= LEAST_KNOWN]
+    alone = [p for p in points if not p["word_vectors"]]
     x = np.array(
-        [
-            [noise[p["epsilon"]], p["n_words"], p["n_docs"], p["word_vectors"]]
-            for p in points
-        ]
+        [[budget(p["epsilon"]).noise, p["n_words"], p["n_docs"]] for p in alone]
     )
-    y = np.array([max(0.0, p["closed"]) for p in points])
-    corpus, vectors = np.array([p["corpus"] for p in points]), x[:, 3] == 1
+    y = np.array([max(0.0, p["share"]) for p in alone])
+    corpus = np.array([p["corpus"] for p in alone])
     errors = errors_of_others(x, y, corpus)
+    said = {setting(p): share for p, share in zip(alone, y)}
+    with_vectors = [p for p in points if p["word_vectors"]]
+    known = np.array([max(0.0, p["clusters"]) for p in with_vectors])
+    rest = np.array([said[setting(p)] for p in with_vectors])
+    off = known + (1 - known) * rest
+    off -= [max(0.0, p["share"]) for p in with_vectors]
+    of = np.array([p["corpus"] for p in with_vectors])
     print(
-        "| corpus | without vectors: mean error | root mean square | with: mean | root "
-        "|"
+        "| corpus | without vectors: mean error | root mean square | clusters know | "
+        "with vectors, given these: mean error | root mean square |"
     )
-    print("| --- " * 5 + "|")
+    print("| --- " * 6 + "|")
     for name in dict.fromkeys(corpus):
-        own = [errors[(corpus == name) & kind] for kind in (~vectors, vectors)]
-        cells = [
-            f"{e.mean():+.2f} | {root_mean_square(e):.2f}" if len(e) else "|"
-            for e in own
-        ]
+        cells = [f"{errors[corpus == name].mean():+.2f}"]
+        cells.append(f"{root_mean_square(errors[corpus == name]):.2f}")
+        if (of == name).any():
+            cells.append(f"{known[of == name].mean():.2f}")
+            cells.append(f"{off[of == name].mean():+.2f}")
+            cells.append(f"{root_mean_square(off[of == name]):.2f}")
+        cells += [""] * (5 - len(cells))
         print(f"| {name} | {' | '.join(cells)} |")
     coefficients, spread = fit(x, y)
-    half, words, decay, factor = coefficients
-    said = [
-        f"HALF = {np.exp(half):.1f} (times or over {np.exp(spread[0]):.2f}) without "
-        f"vectors, and {np.exp(factor):.2f} (times or over {np.exp(spread[3]):.2f}) "
-        f"times as much, {np.exp(half + factor):.1f}, with them; WORDS = {words:.3f} ± "
-        f"{spread[1]:.3f}, DECAY = {decay:.3f} ± {spread[2]:.3f}.",
-        "The root mean square error where the measured share is above zero is "
-        f"ERROR = {above_zero(errors, y, vectors)}.",
+    half, words, decay = coefficients
+    low, median, high = np.quantile(halves(alone, coefficients), [0.1, 0.5, 0.9])
+    lines = [
+        f"HALF = {np.exp(half):.1f} (times or over {np.exp(spread[0]):.2f}), WORDS = "
+        f"{words:.3f} ± {spread[1]:.3f}, DECAY = {decay:.3f} ± {spread[2]:.3f}.",
+        "The root mean square error where the measured share is above zero is ERROR = "
+        f"{root_mean_square(errors[y > 0]):.2f} without vectors; with vectors, given "
+        f"what clusters know, it is {root_mean_square(off):.2f}.",
+        f"Half takes {low:.2f} (10% of the settings), {median:.2f} (50%) and {high:.2f}"
+        " (90%) times the documents that the formula says.",
     ]
-    kinds = np.column_stack([np.where(vectors, np.log(x[:, k]), 0) for k in range(3)])
-    more = {
-        name: np.log([p[name] for p in points])
-        for name in ("mean_doc_words", "n_components")
-    }
-    more |= dict(zip(["noise", "words", "documents"], kinds.T))
-    for name, column in more.items():
-        wider = errors_of_others(np.column_stack([x, column]), y, corpus)
-        kind = " of fits with vectors" if name not in points[0] else ""
-        said.append(
-            f"It is {above_zero(wider, y, vectors)} if h may depend on {name}{kind} "
-            "too."
-        )
-    apart = [
-        errors_of_others(x[kind, :3], y[kind], corpus[kind])
-        for kind in (~vectors, vectors)
-    ]
-    both = np.empty(len(y))
-    both[~vectors], both[vectors] = apart
-    said.append(f"It is {above_zero(both, y, vectors)} with all coefficients apart.")
-    for kind in (False, True):
-        own = [p for p in points if p["word_vectors"] == kind]
-        low, median, high = np.quantile(halves(own, coefficients), [0.1, 0.5, 0.9])
-        said.append(
-            f"{'With' if kind else 'Without'} vectors, half of the gap takes {low:.2f} "
-            f"(10% of the settings), {median:.2f} (50%) and {high:.2f} (90%) times the "
-            "documents that the formula says."
-        )
-    print("\n" + textwrap.fill(" ".join(said), 100))
+    print("\n" + textwrap.fill(" ".join(lines), 100))
 
 
-def above_zero(errors, y, vectors) -> str:
-    """The error where the measured share is above zero, without and with vectors."""
-    return ", ".join(
-        f"{root_mean_square(errors[(y > 0) & k]):.2f}" for k in (~vectors, vectors)
-    )
+def setting(point) -> tuple:
+    """What a fit with vectors and one without have in common."""
+    keys = "corpus", "n_docs", "n_words", "n_components", "epsilon"
+    return tuple(point[key] for key in keys)
 
 
 def halves(points, coefficients) -> list[float]:
-    """Documents that close half of the gap, over those of the formula.
+    """Documents that know half of the new words, over those of the formula.
 
     Only where points enclose it.
     """
     curves: dict = {}
     for p in points:
-        setting = (
-            p["corpus"],
-            p["n_words"],
-            p["n_components"],
-            p["epsilon"],
-            p["word_vectors"],
-        )
-        curves.setdefault(setting, []).append((p["n_docs"], p["closed"]))
-    half, words, _, factor = coefficients
+        size = p["corpus"], p["n_words"], p["n_components"], p["epsilon"]
+        curves.setdefault(size, []).append((p["n_docs"], p["share"]))
+    half, words, _ = coefficients
     ratios = []
-    for (_, n_words, _, epsilon, vectors), curve in curves.items():
-        expected = (
-            np.exp(half + factor * vectors) * budget(epsilon).noise * n_words**words
-        )
+    for (_, n_words, _, epsilon), curve in curves.items():
+        expected = np.exp(half) * budget(epsilon).noise * n_words**words
         for (few, below), (many, above) in itertools.pairwise(sorted(curve)):
             if below < 0.5 <= above:
                 n_docs = few * (many / few) ** ((0.5 - below) / (above - below))
@@ -271,38 +249,29 @@ def root_mean_square(errors) -> float:
 
 
 def expected() -> None:
-    """What the package expects of numbers of documents, without and with vectors."""
+    """What the package expects of numbers of documents."""
     print("| documents |", " | ".join(f"epsilon {e:g}" for e in EPSILONS), "|")
     print("| --- " * (1 + len(EPSILONS)) + "|")
     for n_docs in (300, 1000, 3000, 10_000, 30_000, 100_000):
         cells = []
         for epsilon in EPSILONS:
             size = {"n_docs": n_docs, "epsilon": epsilon, "n_components": 2}
-            alone, with_vectors = (
-                plan(**size, word_vectors=given) for given in (False, True)
-            )
-            shares = f"{share(alone)} → {share(with_vectors)}"
-            cells.append(f"{shares}, {alone.recommended_components} topics")
+            what = plan(**size, word_vectors=True)
+            own = f"{what.new_words:.0%}" if what.new_words > 0 else "none"
+            shares = f"{own}; {what.new_words_english:.0%}"
+            cells.append(f"{shares}; {what.recommended_components} topics")
         print(f"| {n_docs:,} | {' | '.join(cells)} |")
-
-
-def share(what) -> str:
-    return f"{what.gap_closed:.0%}" if what.gap_closed > 0 else "none"
 
 
 def budget(epsilon: float) -> DocumentBudget:
     return document_budget(epsilon, None, DELTA, max_iter=80, subsampling_ratio=1.0)
 
 
-def closed(coefficients, x) -> np.ndarray:
-    """The formula, cut to zero: a model that is worse than unigram closes nothing.
-
-    `x` has noise, words and documents, and then what the logarithm of `half` may depend
-    on, such as whether there are vectors.
-    """
-    half, words, decay, *powers = coefficients
-    noise, n_words, n_docs = x.T[:3]
-    half = np.exp(half + x[:, 3:] @ np.array(powers)) * noise * n_words**words
+def known_share(coefficients, x) -> np.ndarray:
+    """The formula, cut to zero; `x` has noise, words and documents."""
+    half, words, decay = coefficients
+    noise, n_words, n_docs = x.T
+    half = np.exp(half) * noise * n_words**words
     return np.maximum(0, 1 - 0.5 * (half / n_docs) ** decay)
 
 
@@ -311,14 +280,16 @@ def errors_of_others(x, y, corpus) -> np.ndarray:
     errors = np.empty(len(y))
     for name in dict.fromkeys(corpus):
         others, _ = fit(x[corpus != name], y[corpus != name])
-        errors[corpus == name] = closed(others, x[corpus == name]) - y[corpus == name]
+        errors[corpus == name] = (
+            known_share(others, x[corpus == name]) - y[corpus == name]
+        )
     return errors
 
 
 def fit(x, y) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients by least squares, and their standard errors."""
-    start = [3.0, 0.7, 0.6] + [0.0] * (x.shape[1] - 3)
-    found = least_squares(lambda c: closed(c, x) - y, start)
+    start = [3.0, 0.7, 0.6]
+    found = least_squares(lambda c: known_share(c, x) - y, start)
     covariance = (
         np.linalg.inv(found.jac.T @ found.jac) * 2 * found.cost / (len(y) - len(start))
     )

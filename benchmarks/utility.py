@@ -564,22 +564,22 @@ def crossing(gap: Gap, n_public: int, epsilons: list[float], vectors: str) -> st
 def pays(splits: list[Split], points: Points, options) -> None:
     """Documents times epsilon at which fits with vectors say more than clusters do."""
     names = [f"{n} clusters" for n in SIZES]
-    print(f"| corpus | documents | {' | '.join(names)} | of half of the gap |")
+    print(f"| corpus | documents | {' | '.join(names)} | 60 clusters, over the plan |")
     print("| --- " * (3 + len(names)) + "|")
     for split in splits:
         gap = Gap(split, points, options.seeds)
         found = {name: beaten(gap, name, options.epsilons) for name in names}
         cells = [f"{sign}{gap.n_docs * at:,.0f}" for sign, at in found.values()]
         sign, at = found["60 clusters"]
-        half = plan(
+        expected = plan(
             n_docs=gap.n_docs,
             epsilon=at,
             delta=DELTA,
             n_words=split.train.shape[1],
             n_components=2,
             word_vectors=True,
-        ).docs_for_half
-        cells.append(f"{sign}{gap.n_docs / half:.2f}")
+        ).docs_to_pay
+        cells.append(f"{sign}{gap.n_docs / expected:.2f}")
         print(f"| {split.name} | {gap.n_docs:,} | {' | '.join(cells)} |", flush=True)
 
 

@@ -44,8 +44,8 @@ axes.legend()
 # Expected
 # --------
 # :func:`dplda.plan` evaluates a formula that was fitted to eight corpora. It reads no
-# texts. 0% is as good as word frequencies, 100% as a model without privacy. The number
-# of topics does not enter the share.
+# texts. It says how much topics know of words that are new to a text: 0% is as good as
+# word frequencies, 100% as topics without privacy. The number of topics does not enter.
 
 n_docs = np.geomspace(300, 100_000, 30).astype(int)
 _, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
@@ -53,13 +53,13 @@ for epsilon in (0.5, 1.0, 2.0, 4.0):
     plans = [plan(n_docs=int(n), epsilon=epsilon, n_components=1) for n in n_docs]
     axes.plot(
         n_docs,
-        [100 * max(0, p.gap_closed) for p in plans],
+        [100 * max(0, p.new_words) for p in plans],
         label=f"epsilon {epsilon:g}",
     )
 axes.set(
     xscale="log",
     xlabel="documents",
-    ylabel="expected share of the gap (%)",
+    ylabel="expected knowledge of new words (%)",
     ylim=(0, 100),
     title="Before any data are read",
 )

@@ -1,8 +1,9 @@
 """What a document-level fit can be expected to learn, before any data are read.
 
 Everything here is a function of public constants. ``benchmarks/planner.py`` fits the
-coefficients of the gap and measures their error; ``docs/choosing.md`` has its output.
-``benchmarks/topic_signal.py plan`` fits the coefficients of the topics that are shown.
+coefficients of the knowledge of new words, and measures their error;
+``docs/choosing.md`` has its output. ``benchmarks/topic_signal.py plan`` fits the
+coefficients of the topics that are shown.
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ from dplda.leaf._checks import check_delta, check_integer, check_number
 from dplda.leaf._messages import warn_user
 from dplda.privacy import Gaussian, LowSignalWarning, calibrate, split_epsilon
 
-# The number of documents that close half of the gap is
-# half = HALF * n_words**WORDS * (noise of a cell / largest contribution), and VECTORS
-# times this number with word vectors. n_docs documents close the share
-# 1 - (half / n_docs)**DECAY / 2.
-HALF = 24.2
-WORDS = 0.674
-DECAY = 0.516
-VECTORS = 0.49
-# With vectors, private topics say more than 60 public clusters of words from PAYS *
-# half documents on: 1.1 on news, 1.5 on definitions, and sooner where texts have a
-# language of their own (benchmarks/utility.py pays).
-PAYS = 1.3
-# Standard error of the closed share, where it is above zero, on a corpus that was not
-# used for the fit; without and with vectors. Vectors gain much on general English and
-# little on technical texts.
-ERROR = 0.14, 0.37
+# Knowledge of new words: the gain on words that are new to a document, as a share of
+# the gain of topics without privacy. Topics of half = HALF * n_words**WORDS * (noise of
+# a cell / largest contribution) documents know half, and topics of n_docs documents
+# know 1 - (half / n_docs)**DECAY / 2.
+HALF = 700.0
+WORDS = 0.232
+DECAY = 0.472
+# Standard error of the share, where it is above zero, on a corpus that was not used for
+# the fit.
+ERROR = 0.16
+# With vectors, public clusters of words know this share of general English, and nothing
+# of texts with a language of their own. Private topics know their share of the rest.
+CLUSTERS = 0.5
+# Share of this rest that 60 clusters know (docs/results.md): private topics pay if they
+# know more.
+PAYS = 0.25
 # The median of K topics has z = CLAIM * n_docs / K / noise of a cell. The logarithms of
 # all z have the standard deviation SPREAD. Words and vectors change this little. The
 # standard error of the number of topics shown is 0.15 n_components.
@@ -49,10 +50,9 @@ CLAIM = 0.0058
 SPREAD = 0.93
 MIDDLE = -ndtri(FALSE_TOPICS / 2)  # z of the median topic if just half are shown
 # In eight of ten settings, the true number of documents was FEWEST to MOST times
-# `half`, without and with vectors. On two other corpora, of 9,575 and 14,613 documents,
-# it is 2.0 and 2.6 times, without vectors.
-FEWEST = 0.6, 0.3
-MOST = 2.7, 3.0
+# `half`.
+FEWEST = 0.4
+MOST = 2.2
 # A document scaled to the norm C has about BURST * C * length**LENGTH counts.
 BURST = 3.1
 LENGTH = 0.2
@@ -84,28 +84,30 @@ class Plan:
         Expected mean count in a cell of `components_`, in counts of scaled documents.
     noise : float
         Standard deviation of the noise of such a cell, in the same counts.
-    gap_closed : float
-        Expected share of the gap in held-out perplexity that is closed, from 0 for word
-        frequencies to 1 for a model without noise. At most 0: word frequencies are
-        expected to be as good.
-    gap_error : float
-        Standard error of `gap_closed` on a corpus that the formula was not fitted to.
+    new_words : float
+        Expected knowledge of words that are new to a document: the gain of private
+        topics over word frequencies, as a share of the gain of topics without privacy
+        (`new_word_gain` of `dplda.metrics.held_out_scores`). At most 0: word
+        frequencies are expected to be as good. With vectors, this is for texts with a
+        language of their own, of which the vectors say little.
+    new_words_english : float
+        The same for general English: with vectors, a half, which public clusters of
+        words know, and the share of the other half that private topics know.
+    new_words_error : float
+        Standard error of `new_words` on a corpus that the formula was not fitted to.
     docs_for_half : int
-        Number of documents that are expected to close half of the gap. From 0.6 to 2.7
-        times this number were measured.
+        Number of documents with which `new_words` is a half. From 0.4 to 2.2 times this
+        number were measured.
     docs_to_pay : int
-        Number of documents from which topics are expected to add something: to clusters
-        of public word vectors with private word totals, with `word_vectors`, else to
-        word totals alone. Below it, these cost less and say as much of words that are
-        new to a text. With vectors it is for general English. Where texts have a
-        language of their own, clusters say little, and topics add to them sooner.
+        Number of documents from which topics are expected to add something to what
+        costs less: to word totals, or with vectors, of general English, to 60 public
+        clusters of words with private word totals. Where texts have a language of their
+        own, clusters say little, and topics add to them sooner.
     topics_shown : float
         Number of the `n_components` topics that are expected to be shown, which is not
         to be `weak_topics_`. The standard error is 0.15 `n_components`.
     recommended_components : int
         Largest number of topics of which half are expected to be shown, from 2 to 100.
-    recommended_words : int
-        Largest vocabulary with which `n_docs` are expected to close half of the gap.
     groups : tuple of int
         Numbers of groups of the tables of counts, as given.
     count_noise, smallest_change : float
@@ -121,23 +123,24 @@ class Plan:
     word_vectors: bool
     signal: float
     noise: float
-    gap_closed: float
-    gap_error: float
+    new_words: float
+    new_words_english: float
+    new_words_error: float
     docs_for_half: int
     docs_to_pay: int
     topics_shown: float
     recommended_components: int
-    recommended_words: int
     groups: tuple[int, ...] = ()
     count_noise: float = 0.0
     smallest_change: float = 0.0
 
     def __str__(self) -> str:
-        closed = f"{self.gap_closed:.0%} +- {self.gap_error:.0%}"
-        if self.gap_closed <= 0:
-            closed = "none: word frequencies are expected to be as good"
-        low = FEWEST[self.word_vectors] * self.docs_for_half
-        high = MOST[self.word_vectors] * self.docs_for_half
+        known = f"{max(0.0, self.new_words):.0%} +- {self.new_words_error:.0%}"
+        if self.word_vectors:
+            known += f", of general English {self.new_words_english:.0%}"
+        elif self.new_words <= 0:
+            known = "none: word frequencies are expected to be as good"
+        low, high = FEWEST * self.docs_for_half, MOST * self.docs_for_half
         half = f"{self.docs_for_half:,} ({low:,.0f} to {high:,.0f})"
         words = f"{self.n_words:,}{' with vectors' * self.word_vectors}"
         rows = {
@@ -146,12 +149,11 @@ class Plan:
             "words, topics": f"{words}, {self.n_components}",
             "signal per cell": f"{self.signal:.3g} counts",
             "noise per cell": f"{self.noise:.3g} counts",
-            "gap closed": closed,
-            "documents for half of the gap": half,
+            "knowledge of new words": known,
+            "documents for half of it": half,
             "private topics pay from": f"about {self.docs_to_pay:,} documents",
             "topics shown": f"{self.topics_shown:.0f} of {self.n_components}",
             "recommended topics": f"at most {self.recommended_components}",
-            "recommended words": f"at most {self.recommended_words:,}",
         }
         if self.n_docs < self.docs_to_pay:
             rows["instead"] = INSTEAD[self.word_vectors]
@@ -274,7 +276,9 @@ def plan(
     )
     warn_of_size(budget.noise, n_docs, n_components, delta)
     half = HALF * budget.noise * n_words**WORDS
-    half *= VECTORS if word_vectors else 1.0
+    known = 1 - 0.5 * (half / n_docs) ** DECAY
+    of_clusters = CLUSTERS if word_vectors else 0.0
+    to_know = PAYS if word_vectors else 0.0
     # mean number of counts of a scaled document
     scaled = min(SCALE_UP * mean_doc_words, BURST * NORM * mean_doc_words**LENGTH)
     return Plan(
@@ -284,13 +288,13 @@ def plan(
         word_vectors=word_vectors,
         signal=n_docs * scaled / (n_words * n_components),
         noise=NORM * budget.noise,
-        gap_closed=1 - 0.5 * (half / n_docs) ** DECAY,
-        gap_error=ERROR[word_vectors],
+        new_words=known,
+        new_words_english=of_clusters + (1 - of_clusters) * max(0.0, known),
+        new_words_error=ERROR,
         docs_for_half=math.ceil(half),
-        docs_to_pay=math.ceil(half * (PAYS if word_vectors else 0.5 ** (1 / DECAY))),
+        docs_to_pay=math.ceil(half * (0.5 / (1 - to_know)) ** (1 / DECAY)),
         topics_shown=topics_shown(budget.noise, n_docs, n_components),
         recommended_components=min(100, max(2, most_topics(budget.noise, n_docs))),
-        recommended_words=max(1, round(n_words * (n_docs / half) ** (1 / WORDS))),
         groups=sizes_of_groups,
         count_noise=noise,
         # a two-sided test of the difference of two numbers
