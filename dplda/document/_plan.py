@@ -31,9 +31,9 @@ from dplda.privacy import Gaussian, LowSignalWarning, calibrate, split_epsilon
 # the gain of topics without privacy. Topics of half = HALF * n_words**WORDS * (noise of
 # a cell / largest contribution) documents know half, and topics of n_docs documents
 # know 1 - (half / n_docs)**DECAY / 2.
-HALF = 700.0
-WORDS = 0.232
-DECAY = 0.472
+HALF = 327.2
+WORDS = 0.332
+DECAY = 0.469
 # Standard error of the share, where it is above zero, on a corpus that was not used for
 # the fit.
 ERROR = 0.16
@@ -52,7 +52,7 @@ MIDDLE = -ndtri(FALSE_TOPICS / 2)  # z of the median topic if just half are show
 # In eight of ten settings, the true number of documents was FEWEST to MOST times
 # `half`.
 FEWEST = 0.4
-MOST = 2.2
+MOST = 2.3
 # A document scaled to the norm C has about BURST * C * length**LENGTH counts.
 BURST = 3.1
 LENGTH = 0.2
@@ -96,7 +96,7 @@ class Plan:
     new_words_error : float
         Standard error of `new_words` on a corpus that the formula was not fitted to.
     docs_for_half : int
-        Number of documents with which `new_words` is a half. From 0.4 to 2.2 times this
+        Number of documents with which `new_words` is a half. From 0.4 to 2.3 times this
         number were measured.
     docs_to_pay : int
         Number of documents from which topics are expected to add something to what
