@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit
 
+SAMPLED_WORDS = 2048  # most words from which the weights of the mixture are learned
 # ratios of a word's frequency to the expected frequency
 RATIOS = np.geomspace(1 / 16, 16, 17, dtype=np.float32)
 # Log likelihood that learned weights gain over the ratio 1 by chance. Without it,
@@ -94,9 +95,9 @@ class WordTotals:
         total (or the largest total, if that is larger). With `expected` word
         frequencies (n_words,), each word has 17 more: their centers are its expected
         total times one of `RATIOS`. The standard deviation is half the distance to the
-        next center. Expectation-maximization learns the weights of the mixture. If they
-        fit no better than by chance, all words have the ratio 1. Without noise, totals
-        below 1 become 1.
+        next center. Expectation-maximization learns the weights of the mixture from at
+        most `SAMPLED_WORDS` words. If they fit no better than by chance, all words have
+        the ratio 1. Without noise, totals below 1 become 1.
         """
         if not self.has_noise:
             return np.maximum(self.noisy, 1.0)  # new documents may have other words
@@ -119,11 +120,13 @@ class WordTotals:
         likelihood = -0.5 * (distance**2 / variance + np.log(variance))
         likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
         means = centers + distance * (variances / variance)
+        some = likelihood[:: -(-len(noisy) // SAMPLED_WORDS)]
         # unlike BLAS, einsum adds in the same order for any number of threads
         for _ in range(49):
-            evidence = np.einsum("vg,g->v", likelihood, prior)
-            prior *= np.einsum("vg,v->g", likelihood, 1 / evidence) / len(noisy)
-        prior += np.float32(1e-6)  # no weight becomes zero
+            evidence = np.einsum("vg,g->v", some, prior)
+            prior *= np.einsum("vg,v->g", some, 1 / evidence) / len(some)
+        # no weight becomes zero: words outside of the sample may need the level
+        prior += np.float32(1e-6)
         evidence = np.einsum("vg,g->v", likelihood, prior)
         found = np.einsum("vg,vg,g->v", likelihood, means, prior) / evidence
         if expected is not None:
