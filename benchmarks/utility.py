@@ -1,4 +1,4 @@
-"""What private topics add, against epsilon; N50, small groups, topics as features.
+"""What private topics add, against epsilon; small groups, and topics as features.
 
 ``python benchmarks/utility.py main [--public 300] [--plot FILE]`` measures SubLDA:
 alone, with embedded word vectors, with the vectors of other words, for users of five
@@ -7,12 +7,11 @@ texts with vectors, and with vectors and public texts; and what stands beside it
 alone, GibbsLDA. The first table has what topics say of words that are new to a
 document, as a share of what GibbsLDA says; the second all measures at the first and
 last epsilon of ``--epsilons``. ``... totals`` puts exact word totals into finished
-fits, which no private fit may do. ``... N50 [--vectors embedded]`` prints documents
-times epsilon at which half of the gap is closed, and ``... pays`` those at which fits
-with vectors say more of new words than public clusters do. ``... groups [--vectors
-embedded]`` prints how well small classes are served, ``... words`` what vectors do to
-single words, and ``... classify`` the accuracy of a classifier on topic weights, next
-to features that cost less.
+fits, which no private fit may do. ``... pays`` prints documents times epsilon at
+which fits with vectors say more of new words than public clusters do. ``... groups
+[--vectors embedded]`` prints how well small classes are served, ``... words`` what
+vectors do to single words, and ``... classify`` the accuracy of a classifier on topic
+weights, next to features that cost less.
 
 Every command takes ``[--corpora kos bbc docstrings nips glosses] [--epsilons ...]
 [--seeds 3] [--points FILE]``. FILE keeps the measured points: what stands there is not
@@ -87,11 +86,6 @@ def main() -> None:
     added = command("main", against_epsilon, 3, [1.0, 2.0, 4.0])
     added.add_argument("--public", nargs="*", type=int, default=[300])
     added.add_argument("--plot", type=Path, help="file for the picture")
-    added = command("N50", n50, 3, [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0])
-    added.add_argument(
-        "--public", type=int, default=300, help="0: without public texts"
-    )
-    added.add_argument("--vectors", default="", choices=["", "embedded"])
     command("pays", pays, 3, [0.5, 1.0, 2.0, 4.0])
     added = command(
         "groups", groups, 5, [0.5, 1.0, 2.0, 4.0, 8.0, np.inf], ["bbc", "docstrings"]
@@ -511,51 +505,6 @@ def with_totals(split: Split, epsilon: float, seed: int) -> list[float]:
     result = finish(known, model.topic_word_prior)
     model.components_ = result["components_"]
     return [frequencies, fitted, float(model.perplexity(split.test))]
-
-
-# N50
-
-
-def n50(splits: list[Split], points: Points, options) -> None:
-    """Documents times epsilon at which half of the gap closes, one row a corpus."""
-    public = f" | with {options.public} public texts" if options.public else ""
-    print(f"| corpus | documents | N50 | with half of the documents{public} |")
-    print("| --- " * (5 if public else 4) + "|")
-    for split in splits:
-        n_docs = split.train.shape[0]
-        full, half = (
-            Gap(split, points, options.seeds, n) for n in (n_docs, n_docs // 2)
-        )
-        given = options.epsilons, options.vectors
-        cells = [crossing(full, 0, *given), crossing(half, 0, *given)]
-        if options.public:
-            cells.append(crossing(full, options.public, *given))
-        print(f"| {split.name} | {n_docs:,} | " + " | ".join(cells) + " |", flush=True)
-
-
-def crossing(gap: Gap, n_public: int, epsilons: list[float], vectors: str) -> str:
-    """Private documents times the epsilon at which half of the gap closes.
-
-    Linear in the logarithm of epsilon, between the last epsilon that closes less than
-    half and the next one. Epsilons beyond are not measured.
-    """
-    n_docs, below = gap.n_docs - n_public, None
-    if n_public:
-        alone = gap.closed(gap.fits("public alone", n_public=n_public))
-        if alone >= 0.5:
-            return f"0 (public texts alone: {alone:.0%})"
-    for epsilon in epsilons:
-        given = {"vectors": vectors} if vectors else {}
-        share = gap.closed(
-            gap.fits("SubLDA", epsilon=epsilon, n_public=n_public, **given)
-        )
-        if share >= 0.5:
-            if below is None:
-                return f"< {n_docs * epsilon:,.0f}"
-            at = np.interp(0.5, [below[1], share], np.log([below[0], epsilon]))
-            return f"{n_docs * np.exp(at):,.0f}"
-        below = epsilon, share
-    return f"> {n_docs * epsilons[-1]:,.0f}"
 
 
 # From where on private topics pay
