@@ -163,7 +163,7 @@ def contribution(entries, n_documents, relative, most):
         *others, last = [float(square_of_entry(*entry)) for entry in of_word]
         root = added_up(map(math.sqrt, others))
         squares[word // 16 % 16] += (root + math.sqrt(last)) ** 2 if root else last
-    length, nearly = np.sqrt(added_up(squares)), (1 - 2.0**-12) * most
+    length, nearly = np.sqrt(added_up(squares)), (1 - 2.0**-11) * most
     if not (length < math.inf and 0 <= relative < math.inf):
         return {}
     unclipped = most * relative

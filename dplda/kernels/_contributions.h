@@ -266,6 +266,24 @@ static float NAME(center_square)(const int16_t *center, ptrdiff_t width) {
     return v_sum(sum);
 }
 
+/* The first n of 16 numbers, at most 16, and zeros. */
+DPLDA_INLINE vec NAME(floats)(const float *from, int n) {
+    float few[16] = {0};
+    if (n == 16) {
+        return v_load(from);
+    }
+    memcpy(few, from, n * sizeof *few);
+    return v_load(few);
+}
+DPLDA_INLINE veci NAME(integers)(const int32_t *from, int n) {
+    int32_t few[16] = {0};
+    if (n == 16) {
+        return vi_load(from);
+    }
+    memcpy(few, from, n * sizeof *few);
+    return vi_load(few);
+}
+
 /* Add the squared lengths of a word's entries to those of units; of several documents of a unit, a
  * bound. center: the squared length of the center. */
 static void NAME(add_lengths)(const dplda_word *word, float center, const int32_t *sum,
@@ -274,17 +292,15 @@ static void NAME(add_lengths)(const dplda_word *word, float center, const int32_
     double of_unit = 0; /* root of it */
     for (ptrdiff_t entry = 0; entry < n_entries; entry += 16) {
         const int n_together = n_entries - entry < 16 ? (int)(n_entries - entry) : 16;
-        float count[16] = {0}, Q[16] = {0}, R[16] = {0}, square[16];
-        int32_t S[16] = {0};
-        memcpy(count, word->count + entry, n_together * sizeof *count);
-        memcpy(S, sum + entry, n_together * sizeof *S);
-        memcpy(Q, squares + entry, n_together * sizeof *Q);
-        memcpy(R, products + entry, n_together * sizeof *R);
-        const vec s = v_float(vi_load(S)), inverse = v_div(v_all(1), v_max(s, v_all(1)));
-        const vec r = v_mul(v_mul(v_mul(v_load(Q), v_all(1024)), inverse), inverse);
-        const vec both = v_mul(v_mul(v_load(R), v_all(0x1p-11f)), inverse);
+        float square[16];
+        const vec s = v_float(NAME(integers)(sum + entry, n_together));
+        const vec inverse = v_div(v_all(1), v_max(s, v_all(1)));
+        const vec Q = NAME(floats)(squares + entry, n_together);
+        const vec R = NAME(floats)(products + entry, n_together);
+        const vec r = v_mul(v_mul(v_mul(Q, v_all(1024)), inverse), inverse);
+        const vec both = v_mul(v_mul(R, v_all(0x1p-11f)), inverse);
         const vec cells = v_max(v_add(v_sub(r, both), v_all(center)), v_all(0));
-        const vec size = v_mul(v_all(word->weight), v_load(count));
+        const vec size = v_mul(v_all(word->weight), NAME(floats)(word->count + entry, n_together));
         v_store(square, v_mul(v_mul(size, size), v_above(s, v_all(0), cells)));
         for (int i = 0; i < n_together; i++) {
             double *of = length + word->unit[entry + i];
@@ -307,13 +323,11 @@ DPLDA_INLINE int NAME(multipliers)(const dplda_word *word, const float *scale, c
                                    int32_t *times_c, int32_t *n_bits, float *is_wide) {
     const float weight = word->weight, *count = word->count + entry;
     const int32_t *of = word->unit + entry;
-    int32_t of_p[16] = {0};
     float unit[16] = {0};
     for (int i = 0; i < n_together; i++) {
         unit[i] = weight * count[i] * scale[of[i]];
     }
-    memcpy(of_p, sum + entry, n_together * sizeof *of_p);
-    const vec of_p_floats = v_float(vi_load(of_p));
+    const vec of_p_floats = v_float(NAME(integers)(sum + entry, n_together));
     const vec bounded = v_min(v_load(unit), v_all(0x1p26f));
     const vec sizes = v_max(v_above(of_p_floats, v_all(0), bounded), v_all(0));
     const vec quotient = v_div(v_mul(sizes, v_all(32768)), v_max(of_p_floats, v_all(1)));

@@ -181,8 +181,8 @@ DPLDA_CALLED void NAME(quotients)(const dplda_document *doc, ptrdiff_t begin, pt
     v_store(group->quotient + n, v_all(0)), v_store(group->quotient + n + 16, v_all(0));
     largest = NAME(most)(most);
     group->unit = largest / 32767;
-    NAME(narrow)(group->quotient, 0, n + 32, largest > 0 ? 32767 / largest : 0, (n + 31) / 32 * 32,
-                 group->narrow);
+    NAME(narrow)
+    (group->quotient, 0, n + 32, largest > 0 ? 32767 / largest : 0, (n + 31) / 32 * 32, group->narrow);
 }
 
 /* to += n_parts times 32 topics of the rows of n words, times their quotients. */
@@ -221,10 +221,12 @@ DPLDA_CALLED void NAME(add_rows)(const dplda_inference *all, const dplda_documen
     const int32_t *of = doc->word + begin;
     ptrdiff_t k = 0;
     for (; k + 32 < padded; k += 64) {
-        NAME(add_parts)(2, doc->group, doc->bytes + k, of, n, n_topics, doc->new_theta + k, padded - k);
+        NAME(add_parts)
+        (2, doc->group, doc->bytes + k, of, n, n_topics, doc->new_theta + k, padded - k);
     }
     if (k < padded) {
-        NAME(add_parts)(1, doc->group, doc->bytes + k, of, n, n_topics, doc->new_theta + k, padded - k);
+        NAME(add_parts)
+        (1, doc->group, doc->bytes + k, of, n, n_topics, doc->new_theta + k, padded - k);
     }
 }
 
@@ -370,8 +372,8 @@ DPLDA_INLINE void NAME(extrapolate)(const float *first, const float *second, ptr
  *
  * After every two steps follows an extrapolation. It is undone if the next step is longer than the
  * first of the two. */
-DPLDA_CALLED int NAME(goes_on)(const dplda_inference *all, dplda_document *doc, float change, int is_last,
-                         const float *priors) {
+DPLDA_CALLED int NAME(goes_on)(const dplda_inference *all, dplda_document *doc, float change,
+                               int is_last, const float *priors) {
     const ptrdiff_t padded = all->padded;
     /* no fixed point has less */
     const vec least = v_all(all->prior / doc->total);
@@ -477,7 +479,8 @@ static void NAME(fold_in)(const dplda_inference *all, dplda_document *docs, int 
     scratch += padded;
     for (int i = 0; i < m; i++) {
         dplda_document *doc = docs + i;
-        float **rows[6] = {&doc->first, &doc->second, &doc->third, &doc->new_theta, &doc->weight, &doc->spare};
+        float **rows[6] = {&doc->first,     &doc->second, &doc->third,
+                           &doc->new_theta, &doc->weight, &doc->spare};
         for (int row = 0; row < 6; row++, scratch += padded) {
             *rows[row] = scratch;
         }

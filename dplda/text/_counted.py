@@ -249,8 +249,8 @@ def _forms(block: list[Any]) -> NDArray[np.int64]:
     Python's hash has a secret key.
     """
     texts = [text for text in block if isinstance(text, str) and text]
-    forms = [(hash(text), _without_digits(text)) for text in texts]
-    return np.array(forms, np.int64).reshape(-1, 2)
+    hashes = (np.fromiter(map(f, texts), np.int64) for f in (hash, _without_digits))
+    return np.stack([*hashes], axis=1)
 
 
 def _without_digits(text: str) -> int:

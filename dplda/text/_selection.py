@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import compress
+from itertools import compress, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -176,7 +176,7 @@ def best_terms(
     release.
     """
     position = {term: i for i, term in enumerate(candidates)}
-    places = np.array([position.get(term, len(position)) for term in terms])
+    places = np.fromiter(map(position.get, terms, repeat(len(position))), np.int64)
     expected = np.array(weights, dtype=np.float64)
     listed = np.flatnonzero(places < len(position))
     if noise and listed.size:
