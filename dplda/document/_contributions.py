@@ -68,7 +68,7 @@ DOCS_OF_A_USER = 10  # most documents of a user that are counted
 N_PIECES = 16
 # Contributions are scaled to this share of the radius. Rounding to integers lengthens
 # them by less than the rest (NIPS, BBC, glosses with 20 and 100 topics). 1 - 2**-12: a
-# unit in most rounds of glosses is longer, and two more passes take 4% of a fit's time.
+# unit in most rounds of glosses is longer, which takes two more passes over the texts.
 NEARLY = 1 - 2**-11
 
 
