@@ -295,6 +295,30 @@ def test_topics_that_are_not_shown_do_not_contradict_vectors():
     assert not hidden.contradicts(np.array([True, False]))
 
 
+@pytest.mark.parametrize("is_confirmed", [False, True])
+def test_weak_topics_contradict_vectors_if_documents_confirm_them(is_confirmed):
+    """The shown topic is hidden by noise. The rows of the weak ones are no clusters."""
+    rng = np.random.default_rng(0)
+    X = rng.multinomial(4, rng.dirichlet(np.ones(60)), size=1000)
+    options = {"epsilon": 20.0, "max_iter": 10, "random_state": 0}
+    last = SubLDA(4, **options, word_vectors=rng.normal(size=(60, 3))).fit(X)._released
+    _, prior = concluded(last, 1)
+    agreement = Agreement(np.array([1.0, 0, 0, 0]), np.array([4.0, 300, 300, 300]))
+    tested = last.tested._replace(
+        product=np.array([9.0, 0, 0, 0]),
+        square=np.ones(4),
+        own=0.0,
+        spread=0.0,
+        confirmed=np.full(4, 100.0 if is_confirmed else 10.0),
+        claimed=np.full(4, 100.0),
+    )
+    assert (tested.z > 3).tolist() == [True, False, False, False]
+    parts = _noisy_table.clusters_for(
+        3, last.public, replace(prior, agreement=agreement), tested
+    )
+    assert (parts is None) == is_confirmed
+
+
 @pytest.mark.parametrize("mixed", [False, True])
 def test_documents_confirm_topics_and_no_chance_patterns(mixed):
     """With the tokens dealt anew, the same documents have no topics."""

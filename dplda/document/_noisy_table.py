@@ -397,8 +397,7 @@ def with_clusters(
     vectors, shown topics keep this part, and what the vectors predict replaces the
     rest. Without, documents get a larger prior instead (`doc_topic_prior_`). The weak
     topics divide the words that the shown ones leave: as public clusters of words with
-    vectors, unless shown topics contradict these; else by their confirmed part, and
-    equally.
+    vectors, unless topics contradict these; else by their confirmed part, and equally.
     """
     table, prior = confirmed(last, n_jobs)
     tested = last.tested
@@ -416,7 +415,7 @@ def with_clusters(
         lines.append(OF_SHOWN.format(kept))
     if weak.any():
         n_weak = int(np.count_nonzero(weak))
-        parts = clusters_for(n_weak, last.public, prior, strong)
+        parts = clusters_for(n_weak, last.public, prior, tested)
         line = BY_CLUSTERS.format(n_weak, n_components)
         if parts is None:
             kept = tested.confirmed_part(weak)
@@ -429,16 +428,19 @@ def with_clusters(
 
 
 def clusters_for(
-    n_weak: int, public: PublicWords | None, prior: CellPrior, strong: np.ndarray
+    n_weak: int, public: PublicWords | None, prior: CellPrior, tested: Tested
 ) -> np.ndarray | None:
     """Public clusters of words in the place of weak topics, (n_words, n_weak).
 
-    None without word vectors, and if the shown topics (`strong`) contradict them.
+    None without word vectors, and if the topics contradict them. Topics that are noise
+    contradict all vectors: those that are not shown count only if documents confirm
+    more than half of their rows.
     """
     if public is None or public.vectors is None:
         return None
-    agreement = prior.agreement
-    if agreement is not None and strong.any() and agreement.contradicts(strong):
+    strong = shown(tested.z)
+    counted = strong | (tested.least_confirmed_part(~strong) > 0.5)
+    if prior.agreement is not None and prior.agreement.contradicts(counted):
         return None
     return public.vectors.clusters(n_weak)
 

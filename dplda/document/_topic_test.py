@@ -182,10 +182,19 @@ class Tested(NamedTuple):
         prior is normal with mean 1 and standard deviation 1. Returns the posterior
         mean, clipped to [0, 1].
         """
-        shape = topics.shape
-        confirmed = np.broadcast_to(self.confirmed, shape)[topics].sum()
-        claimed = np.broadcast_to(self.claimed, shape)[topics].sum()
-        return float(np.clip((confirmed + 1) / (claimed + 1), 0.0, 1.0))
+        mean, _ = self._slope(topics)
+        return min(max(mean, 0.0), 1.0)
+
+    def least_confirmed_part(self, topics: np.ndarray) -> float:
+        """The same, as the quantile `FALSE_POSITIVES`: 0 where noise hides the part."""
+        mean, error = self._slope(topics)
+        return min(max(mean + ndtri(FALSE_POSITIVES) * error, 0.0), 1.0)
+
+    def _slope(self, topics: np.ndarray) -> tuple[float, float]:
+        """Posterior mean and standard deviation of the slope of some topics."""
+        confirmed = np.broadcast_to(self.confirmed, topics.shape)[topics].sum()
+        claimed = np.broadcast_to(self.claimed, topics.shape)[topics].sum()
+        return float((confirmed + 1) / (claimed + 1)), float((claimed + 1) ** -0.5)
 
     @property
     def kept(self) -> float:
