@@ -311,7 +311,7 @@ def smoothed(counts: np.ndarray, vectors: Vectors | None = None) -> np.ndarray:
     n_components = counts.shape[1]
     totals = counts.sum(axis=1)
     mean = np.full(counts.shape, 1 / n_components)
-    if vectors is not None:
+    if vectors is not None and n_components > 1:
         known = totals > 0
         noise = np.sqrt(totals[known] / n_components)  # of a multinomial cell
         rows, precision = np.zeros_like(mean), np.zeros(len(mean))
