@@ -5,8 +5,7 @@ fits corpora whose documents are cut, or joined at random, to bags of so many to
 and as they are. It prints what a fit says of held-out tokens, of documents and of words
 that are new to a document, in nats over the private word totals, and beside it what
 clusters of words by their vectors say with the same totals. The last lines have the
-worst fits. ``... prior`` prints the perplexity of one fit at several priors of
-documents (`doc_topic_prior`), and ``... rounds`` what fits of 20, 40 and 80 rounds say.
+worst fits. ``... rounds`` prints what fits of 20, 40 and 80 rounds say.
 ``... table --lines FILE`` sums up what ``worst`` has printed.
 
 K = 20, V = 2000, delta = 1e-5, document completion. Pieces of one document are
@@ -37,12 +36,11 @@ HELD_OUT = 2000  # documents, at most
 LINE = re.compile(
     r"(\w+), (\w+) words, \d+, epsilon [\d.]+(, vectors)?: ([^;]*); ([^;]*); \d+"
 )
-PRIORS = (0.1, 0.2, 0.4, 0.8, 1.5)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("command", choices=["worst", "prior", "rounds", "table"])
+    parser.add_argument("command", choices=["worst", "rounds", "table"])
     parser.add_argument("--lines", type=Path, help="file of what worst has printed")
     parser.add_argument(
         "--corpora", nargs="+", default=list(LOADERS), choices=list(LOADERS)
@@ -55,7 +53,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    commands = {"worst": worst, "prior": priors, "rounds": rounds, "table": table}
+    commands = {"worst": worst, "rounds": rounds, "table": table}
     commands[options.command](options)
 
 
@@ -174,27 +172,3 @@ def rounds(options) -> None:
                 name = f"{split.name}, epsilon {epsilon:g}, {n_rounds} rounds"
                 mean, spread = np.mean(found, axis=0), np.std(found, axis=0)
                 print(f"{name}: {shown(mean)} +- {shown(spread)}", flush=True)
-
-
-def priors(options) -> None:
-    """Perplexity of one fit at each prior, and at that of the fit."""
-    print(f"| | epsilon | totals alone | {' | '.join(map(str, PRIORS))} | by length |")
-    print("| --- " * (4 + len(PRIORS)) + "|")
-    for split in forms(options):
-        vectors = load_word_vectors(list(map(str, split.words)))
-        for epsilon in options.epsilons:
-            model = fitted(split, epsilon, vectors, options.seed)
-            of_fit = model.doc_topic_prior_
-            totals = model.components_.sum(axis=0, keepdims=True)
-            alone = np.exp(-held_out_scores(totals, split.test).token)
-            found = [
-                model.set_params(doc_topic_prior=prior).perplexity(split.test)
-                for prior in (*PRIORS, of_fit)
-            ]
-            cells = " | ".join(f"{value:.0f}" for value in found)
-            cells += f" ({of_fit:.2f})"
-            print(f"| {split.name} | {epsilon:g} | {alone:.0f} | {cells} |", flush=True)
-
-
-if __name__ == "__main__":
-    main()
