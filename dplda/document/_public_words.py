@@ -71,14 +71,15 @@ class Vectors(NamedTuple):
         centers = words[np.arange(n_clusters) * len(words) // n_clusters]
         for _ in range(10):
             # no BLAS: its sums have any order
-            nearest = np.einsum("vi,ki->vk", words, centers).argmax(axis=1)
+            nearest = product(words, centers.T).argmax(axis=1)
             sums = np.zeros_like(centers)
             np.add.at(sums, nearest, words)
             length = np.linalg.norm(sums, axis=1, keepdims=True)
             centers = np.where(length, sums / np.maximum(length, 1e-9), centers)
-        weights = np.exp(SHARP * np.einsum("vi,ki->vk", self.directions, centers))
+        weights = np.exp(SHARP * product(self.directions, centers.T))
         shares: np.ndarray = weights / weights.sum(axis=1, keepdims=True)
-        return shares
+        # NumPy's exp has other last bits on other processors
+        return shares.astype(np.float32).astype(float)
 
 
 class Agreement(NamedTuple):
@@ -368,9 +369,10 @@ def slope_on(
     expected: np.ndarray, rows: np.ndarray, precision: np.ndarray
 ) -> tuple[float, float]:
     """Slope of released rows on what is expected, and the precision of its noise."""
-    square = float(np.einsum("v,vk,vk->", precision, expected, expected))
-    product = float(np.einsum("v,vk,vk->", precision, expected, rows))
-    return product / max(square, 1e-12), square
+    weighted = precision[:, None] * expected
+    square = float((weighted * expected).sum(axis=0).sum())
+    inner = float((weighted * rows).sum(axis=0).sum())
+    return inner / max(square, 1e-12), square
 
 
 def left_out(

@@ -87,9 +87,8 @@ class Claim:
             contrasts = contrasts.copy()
             for half in (first, ~first):
                 common = self.common * half
-                along = np.einsum("v,vk->k", common, contrasts)
-                along /= np.einsum("v,v->", common, common)
-                contrasts -= np.outer(common, along)
+                along = (common[:, None] * contrasts).sum(axis=0)
+                contrasts -= np.outer(common, along / np.square(common).sum())
             return contrasts
 
         public = None if self.public is None else across(self.public)
@@ -215,8 +214,9 @@ class Tested(NamedTuple):
         z = np.maximum(products, 0) / np.sqrt(np.maximum(squares, 1e-300))
         log_likelihood = 0.5 * np.square(z).sum(axis=1)
         likelihood = np.exp(log_likelihood - log_likelihood.max())
-        below = np.cumsum(likelihood) - likelihood / 2
-        return float(np.interp(FALSE_POSITIVES, below / likelihood.sum(), kept[:, 0]))
+        below = np.cumsum(likelihood) / likelihood.sum()
+        # a step of the grid: rounding errors do not enter the published table
+        return float(kept[np.searchsorted(below, FALSE_POSITIVES), 0])
 
     @property
     def z(self) -> np.ndarray:
@@ -249,7 +249,8 @@ def met(
     variance = (this_round.mechanism.scale * granularity) ** 2 * (1 - 1 / n_components)
 
     def inner(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return np.einsum("vk,vk->k", a, b) / variance
+        # no einsum: on other processors it adds in another order
+        return (a * b).sum(axis=0) / variance
 
     along = inner(claim.contrasts, cells)
     size = np.maximum(claim.size, 1e-300)

@@ -200,7 +200,8 @@ def _entry(number: int, record: bytes, status: bytes) -> Entry:
         fields = json.loads(record)
         fields["events"] = tuple(from_record(event) for event in fields["events"])
         # every status except "canceled" counts
-        return Entry(id=number, status=status.decode(), **fields)  # type: ignore[arg-type]
+        fields |= {"id": number, "status": status.decode()}
+        return Entry(**fields)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"entry {number} of the ledger was not written by this version "

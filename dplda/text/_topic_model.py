@@ -137,8 +137,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     corpora (``benchmarks/vocabulary.py --shares``). Assumption: the fit runs. It
     refuses fewer than two texts, texts without a word, a single user, ids that are
     missing or look the same, groups that are neither texts nor integers, texts without
-    a place to split them, and more than 2^24 different words. A refusal costs nothing:
-    whoever sees it learns its reason.
+    a place to split them, more than 2^24 different words, and texts for which the disk
+    has no room. A refusal costs nothing: whoever sees it learns its reason.
 
     Examples
     --------
