@@ -146,3 +146,17 @@ def test_the_file_of_the_sum_states_what_the_model_states(kind, X, tmp_path):
     published = load_release(tmp_path / "sum").privacy_
     assert published.epsilon == model.epsilon_ == pytest.approx(4.0, rel=0.02)
     assert str(published) == str(model.privacy_)
+
+
+def test_documents_confirm_the_topics_of_three_days_as_those_of_one():
+    """The documents of today alone test what those of all days have trained."""
+    X = make_topic_corpus(1500, 40, 3, doc_length=30, random_state=0).data
+    vectors = np.random.default_rng(0).normal(size=(40, 4))
+    options = OPTIONS | {"epsilon": 30.0, "max_iter": 10, "random_state": 0}
+    model = None
+    for rows in np.array_split(np.arange(1500), 3):
+        kind = SubLDA(word_vectors=vectors, **options)
+        model = kind.fit(X[rows], earlier=model)
+        assert not model.weak_topics_.any()
+        tested = model._released.tested
+        assert tested.confirmed_part(~model.weak_topics_) > 0.9
