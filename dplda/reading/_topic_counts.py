@@ -74,7 +74,8 @@ def private_topic_counts(
     levels : dict of str to sequence of str, default=None
         All groups of each grouping, which must be public. They are never read from the
         data, because that would tell which groups have a document. A document with
-        another group, in any grouping, is counted nowhere.
+        another group, in any grouping, is counted nowhere. If no document has a group
+        of a grouping, this is an error: the groups are written in another way.
     cross : bool, default=False
         If False, one table for each grouping. If True, one table of all combinations of
         groups, which has many more cells under the same noise.

@@ -136,9 +136,10 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     min(max(0.06 epsilon, 0.05), 0.25) of epsilon, which is near the best on four
     corpora (``benchmarks/vocabulary.py --shares``). Assumption: the fit runs. It
     refuses fewer than two texts, texts without a word, a single user, ids that are
-    missing or look the same, groups that are neither texts nor integers, texts without
-    a place to split them, more than 2^24 different words, and texts for which the disk
-    has no room. A refusal costs nothing: whoever sees it learns its reason.
+    missing or look the same, groups that are neither texts nor integers, or of which
+    none is in the list, texts without a place to split them, more than 2^24 different
+    words, and texts for which the disk has no room. A refusal costs nothing: whoever
+    sees it learns its reason.
 
     Examples
     --------
