@@ -65,11 +65,13 @@ def test_another_model_is_refused_before_anything_is_charged(kind, X):
     ledger = Ledger()
     model = kind(epsilon=1.0, ledger=ledger, **OPTIONS)
     wide = kind(epsilon=1.0, **OPTIONS | {"n_components": 5}).fit(X)
-    for other in (wide, clone(model), "yesterday"):
+    for other in (clone(model), "yesterday"):
         with pytest.raises(
             ValueError, match="earlier must be a fitted SubLDA or PrivateSVILDA"
         ):
             model.fit(X, earlier=other)
+    with pytest.raises(ValueError, match=r"earlier has n_components=5, and this fit"):
+        model.fit(X, earlier=wide)
     narrow = kind(epsilon=1.0, **OPTIONS).fit(X[:, :20])
     with pytest.raises(ValueError, match="fitted to 20 words, and X has 30"):
         model.fit(X, earlier=narrow)
