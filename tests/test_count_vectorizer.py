@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 
 from dplda import PrivateCountVectorizer, SubLDA
 from dplda.audit import observe_releases
+from dplda.datasets import load_public_vocabulary
 from dplda.privacy import (
     BudgetError,
     Ledger,
@@ -92,6 +93,18 @@ def test_frequent_words_are_discovered_and_rare_ones_are_not():
     # which cannot fail: the noise alone is charged
     assert listed.threshold_ == math.inf
     assert not any(getattr(event, "delta", 0.0) for event in listed.privacy_.events)
+
+
+@SEEDED
+def test_frequent_words_are_chosen_wherever_they_are_in_the_list():
+    """Of texts with 50 words of a list of thousands, which are not its first ones."""
+    random = np.random.default_rng(0)
+    listed = load_public_vocabulary(5000)
+    words = random.choice(listed, 50, replace=False)
+    texts = [" ".join(random.choice(words[:20], 8)) for _ in range(500)]
+    texts += [" ".join(random.choice(words, 8)) for _ in range(500)]
+    vectorizer = PrivateCountVectorizer(epsilon=1.0, max_features=50, random_state=0)
+    assert {*words[:20]} <= {*vectorizer.fit(texts).vocabulary_}
 
 
 def test_the_columns_count_as_scikit_learn_counts():

@@ -295,6 +295,11 @@ WRONG = {
         ValueError,
         r"by\['ward'\] must have one group for each document, got more or fewer",
     ),
+    "written in another way": (
+        {"levels": {"ward": WARDS, "month": ["January", "March"]}},
+        ValueError,
+        r"by\['month'\] holds none of the groups .* such as 'January'",
+    ),
 }
 
 

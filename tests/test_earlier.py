@@ -65,11 +65,13 @@ def test_another_model_is_refused_before_anything_is_charged(kind, X):
     ledger = Ledger()
     model = kind(epsilon=1.0, ledger=ledger, **OPTIONS)
     wide = kind(epsilon=1.0, **OPTIONS | {"n_components": 5}).fit(X)
-    for other in (wide, clone(model), "yesterday"):
+    for other in (clone(model), "yesterday"):
         with pytest.raises(
             ValueError, match="earlier must be a fitted SubLDA or PrivateSVILDA"
         ):
             model.fit(X, earlier=other)
+    with pytest.raises(ValueError, match=r"earlier has n_components=5, and this fit"):
+        model.fit(X, earlier=wide)
     narrow = kind(epsilon=1.0, **OPTIONS).fit(X[:, :20])
     with pytest.raises(ValueError, match="fitted to 20 words, and X has 30"):
         model.fit(X, earlier=narrow)
@@ -146,3 +148,17 @@ def test_the_file_of_the_sum_states_what_the_model_states(kind, X, tmp_path):
     published = load_release(tmp_path / "sum").privacy_
     assert published.epsilon == model.epsilon_ == pytest.approx(4.0, rel=0.02)
     assert str(published) == str(model.privacy_)
+
+
+def test_documents_confirm_the_topics_of_three_days_as_those_of_one():
+    """The documents of today alone test what those of all days have trained."""
+    X = make_topic_corpus(1500, 40, 3, doc_length=30, random_state=0).data
+    vectors = np.random.default_rng(0).normal(size=(40, 4))
+    options = OPTIONS | {"epsilon": 30.0, "max_iter": 10, "random_state": 0}
+    model = None
+    for rows in np.array_split(np.arange(1500), 3):
+        kind = SubLDA(word_vectors=vectors, **options)
+        model = kind.fit(X[rows], earlier=model)
+        assert not model.weak_topics_.any()
+        tested = model._released.tested
+        assert tested.confirmed_part(~model.weak_topics_) > 0.9

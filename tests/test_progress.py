@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from test_from_files import SMALL, write_table
 
 from dplda import PrivateTopicModel, SubLDA, load_release
 from dplda.__main__ import main
-from dplda.datasets import load_wordnet_glosses
+from dplda.datasets import load_wordnet_glosses, write_shards
 from dplda.privacy import PrivacyLeakWarning
 from dplda.text._text_files import stream_texts
 
@@ -136,7 +137,7 @@ def test_a_transform_shows_how_far_it_is(tmp_path, texts, capsys, monkeypatch):
 def test_the_time_left_is_said_where_somebody_knows_the_length(texts, capsys, is_known):
     model(verbose=1).fit(Slow(texts, is_known))
     said = capsys.readouterr().err
-    left = re.search(r"reading texts, 1[12]%, about \d+ s left\n", said)
+    left = re.search(r"reading texts, 10%, about \d+ s left\n", said)
     assert (left is not None) == is_known
     assert "reading texts, 100%\n" in said
     assert said.count("reading texts") <= 12  # a line for each tenth
@@ -148,6 +149,27 @@ def test_lines_do_not_tell_the_number_of_texts(texts):
         said = shown()
     assert "reading texts" in said
     assert str(N_TEXTS) not in said
+
+
+def test_a_log_does_not_tell_the_number_of_texts_by_its_shares(
+    texts, capsys, monkeypatch
+):
+    """Neither of texts that are few, nor of shards, which have a size."""
+    said = []
+    for n_texts, per_shard in ((60, 60), (61, 20)):
+        in_shards = partial(write_shards, rows_per_shard=per_shard)
+        monkeypatch.setattr("dplda.text._counted.IN_MEMORY", 100)
+        monkeypatch.setattr("dplda.text._counted.write_shards", in_shards)
+        model(verbose=1).fit_and_count(
+            texts[:n_texts],
+            by={"ward": ["a"] * n_texts},
+            levels={"ward": ["a"]},
+            counts_epsilon=1.0,
+        )
+        lines = capsys.readouterr().err.splitlines()
+        said.append([line for line in lines if "round" not in line])
+    assert said[0] == said[1]
+    assert "[PrivateTopicModel] counting groups, 100%" in said[0]
 
 
 def test_an_error_stands_in_a_line_of_its_own(texts):

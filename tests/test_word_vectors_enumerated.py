@@ -93,3 +93,16 @@ def test_what_is_expected_of_a_word_does_not_depend_on_its_own_row(vectors):
     expected, *_ = public.expect(noisy, noise, totals, np.full(K, 1 / K))
     np.testing.assert_allclose(expected.sum(axis=1), 1)
     assert expected.min() > 0
+
+
+def test_weak_noise_outweighs_what_vectors_say():
+    """Vectors tell topics 0 and 1, and know nothing of the words of topic 2."""
+    random = np.random.default_rng(0)
+    topic = np.arange(300) % 2
+    vectors = random.normal(3 * np.eye(30)[topic])
+    topic[::17] = 2
+    counts = np.where(topic[:, None] == [0, 1, 2], 990.0, 5.0)
+    cells = NoisyCells(counts, np.full(300, 3.0), counts.sum(axis=1))
+    table, prior = estimated(cells, None, PublicWords.of(vectors, None), last=True)
+    assert prior.expected[topic == 2, 2].min() < 0.01  # at a word that has 990 there
+    np.testing.assert_allclose(table, counts, atol=15.0)

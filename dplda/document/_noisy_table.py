@@ -331,6 +331,9 @@ def learn_test(
     # An upper estimate: with too few documents, the test would expect too little of
     # what the documents have added to the table themselves.
     n_docs = before.released.n_docs + before.released.n_docs_error
+    if before.earlier is not None:  # which has added the rest
+        reading = before.latest_reading()
+        n_docs *= reading.own.sum() / reading.totals.sum()
     tested = met(before.tested, claim, noisy, this_round, n_docs)
     return replace(before, tested=tested, n_rounds=before.n_rounds + 1)
 
@@ -383,9 +386,19 @@ def public_table(last: NoisyTable) -> np.ndarray | None:
 
 
 def claim_of(last: NoisyTable, n_jobs: int | None) -> Claim:
-    """What the topics say of the words, if the fit published them now."""
+    """What the topics say of the words of the documents that test them.
+
+    The topics are those that the fit would publish now. Documents of earlier fits do
+    not test, so that each word counts as often as in the documents of this fit.
+    """
     table, _ = concluded(last, n_jobs)
-    return Claim.of(table, last.weight, public_table(last))
+    public = public_table(last)
+    if last.earlier is not None:
+        reading = last.latest_reading()
+        part = (reading.own / reading.totals)[:, None]
+        table = part * table
+        public = None if public is None else part * public
+    return Claim.of(table, last.weight, public)
 
 
 def with_clusters(

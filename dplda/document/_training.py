@@ -538,14 +538,18 @@ def check_earlier(
 ) -> None:
     """Refuse an `earlier` whose releases a fit of `model` cannot add; all public."""
     table = getattr(earlier, "_released", None)
-    if (
-        not isinstance(table, NoisyTable)
-        or table.average.shape[1] != model.n_components
-    ):
+    if not isinstance(table, NoisyTable):
         raise ValueError(
-            "earlier must be a fitted SubLDA or PrivateSVILDA with "
-            f"n_components={model.n_components}, got {type(earlier).__name__}; pass "
-            "the model itself, not a release of it"
+            "earlier must be a fitted SubLDA or PrivateSVILDA, got "
+            f"{type(earlier).__name__}; pass the model itself (joblib.dump keeps it), "
+            "not a release of it"
+        )
+    n_components = table.average.shape[1]
+    if n_components != model.n_components:
+        raise ValueError(
+            f"earlier has n_components={n_components}, and this fit "
+            f"n_components={model.n_components}; its topics continue, so give the "
+            "same number"
         )
     if earlier.privacy_.unit != unit:
         raise ValueError(

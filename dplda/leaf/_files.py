@@ -105,9 +105,10 @@ def reserved(path: str | os.PathLike[str], size: int = 1) -> Iterator[None]:
         try:
             stack.enter_context(_drafted(path, bytes(size)))
         except OSError as error:
+            room = f" for {size} bytes" if size > 1 else ""
             raise OSError(
                 f"{path} cannot be written: {error.strerror or error}; give a path in "
-                f"a folder that exists, can be written, and has room for {size} bytes"
+                f"a folder that exists, can be written, and has room{room}"
             ) from error
         yield
 

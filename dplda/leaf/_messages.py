@@ -128,7 +128,8 @@ class Progress:
 
     A terminal shows one line for each step, which is rewritten. A file gets a line for
     each tenth of a step. No line states a number of texts: it is private, and a log may
-    keep the line.
+    keep the line. A log therefore gets whole tenths. Items of which there may be fewer
+    than ten, such as shards, are `unnumbered`.
     """
 
     name: str = ""
@@ -167,7 +168,7 @@ class Progress:
                     done = i / total if i < total else 0.0
                     if is_terminal or is_last or int(10 * done) > tenth:
                         tenth = int(10 * done)
-                        said = step(item, done)
+                        said = step(item, done if is_terminal else tenth / 10)
                         left = "" if is_last else _left(now - begun, done)
                         self._print(said + left, "")
                         is_open = is_terminal
@@ -186,6 +187,11 @@ class Progress:
             _print(f"\r{line[:width]:<{width}}", end)
         else:
             _print(line)
+
+
+def unnumbered(items: Iterable[T]) -> Iterator[T]:
+    """The items, whose number is private: the finished share would tell it."""
+    yield from items
 
 
 def named(step: str) -> Callable[[object, float], str]:

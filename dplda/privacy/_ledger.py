@@ -647,10 +647,11 @@ def check_affordable(new: Entry, page: Page) -> None:
         advice = _ADVICE
         if total == math.inf and composition == "planned":
             advice = _DELTA_ADVICE
+        place = f" of the part {new.part}" if new.part else ""
         raise BudgetError(
-            f"{new.label!r} would spend more than the budget of epsilon {epsilon:g} at "
-            f"delta {delta:g}: {before:.4g} of it is spent, and the total would be "
-            f"{total:.6g}; {advice}"
+            f"{new.label!r}{place} would spend more than the budget of epsilon "
+            f"{epsilon:g} at delta {delta:g}: {before:.4g} of it is spent, and the "
+            f"total would be {total:.6g}; {advice}"
         )
 
 

@@ -89,6 +89,12 @@ class Groups:
             places[name] = np.fromiter(
                 (number.get(text, -1) for text in texts), np.int64, n_docs
             )
+            if n_docs and (places[name] < 0).all():
+                raise ValueError(
+                    f"by[{name!r}] holds none of the groups of levels[{name!r}], such "
+                    f"as {levels[0]!r}, so that nothing would be counted; write them "
+                    "alike in both (dates of months and weeks: 2026-01-31)"
+                )
         known = np.all([place >= 0 for place in places.values()], axis=0)
         n_unknown = n_docs - int(known.sum())
         if n_unknown:

@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Matrix, Shards, are_shards, check_counts
 from dplda.core._texts import check_model, texts_in
-from dplda.leaf._messages import Progress, named
+from dplda.leaf._messages import Progress, named, unnumbered
 from dplda.leaf._users import number_users, protected_unit
 from dplda.privacy import Guarantee, Ledger
 from dplda.privacy._charge import Charge, Step
@@ -74,7 +74,8 @@ def private_topic_counts(
     levels : dict of str to sequence of str, default=None
         All groups of each grouping, which must be public. They are never read from the
         data, because that would tell which groups have a document. A document with
-        another group, in any grouping, is counted nowhere.
+        another group, in any grouping, is counted nowhere. If no document has a group
+        of a grouping, this is an error: the groups are written in another way.
     cross : bool, default=False
         If False, one table for each grouping. If True, one table of all combinations of
         groups, which has many more cells under the same noise.
@@ -268,7 +269,8 @@ def _parts(
         return
     order = np.arange(n_docs) if users is None else np.argsort(users, kind="stable")
     begin = 0
-    for shard, counts in zip(progress.during(X.shards, named("counting groups")), X):
+    shards = progress.during(unnumbered(X.shards), named("counting groups"))
+    for shard, counts in zip(shards, X):
         rows = order[begin : begin + counts.shape[0]]
         begin += len(rows)
         own = {by: place[rows] for by, place in places.items()}

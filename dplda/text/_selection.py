@@ -21,6 +21,7 @@ from scipy.special import ndtri
 
 from dplda.core._fold_in import BATCH
 from dplda.core._private_fit import Noise
+from dplda.core._signal import FALSE_POSITIVES
 from dplda.core._splitter import kept_ptr
 from dplda.document._public_words import SHARED, Vectors, left_out
 from dplda.privacy import ApproximateDP
@@ -187,11 +188,14 @@ def best_terms(
             ratio = _by_meaning(y, noise, mean, variance, vectors[places[order]])
             mean = mean * ratio
             variance = variance * ratio**2
+        # Texts of a subject have terms that are far more frequent than the list says.
+        # Noise raises any of the weights by more than this with a probability of 5%.
+        clear = -ndtri(FALSE_POSITIVES / len(order))
         at_once = BATCH // N_BINS  # terms, whose grids are in memory together
         for start in range(0, len(order), at_once):
             piece = slice(start, start + at_once)
             means = _posterior(y[piece], noise, mean[piece], variance[piece])
-            expected[order[piece]] = means
+            expected[order[piece]] = np.maximum(means, y[piece] - clear * noise)
     return np.argsort(-expected, kind="stable")[:n_terms]
 
 

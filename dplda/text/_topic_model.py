@@ -136,9 +136,10 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     min(max(0.06 epsilon, 0.05), 0.25) of epsilon, which is near the best on four
     corpora (``benchmarks/vocabulary.py --shares``). Assumption: the fit runs. It
     refuses fewer than two texts, texts without a word, a single user, ids that are
-    missing or look the same, groups that are neither texts nor integers, texts without
-    a place to split them, more than 2^24 different words, and texts for which the disk
-    has no room. A refusal costs nothing: whoever sees it learns its reason.
+    missing or look the same, groups that are neither texts nor integers, or of which
+    none is in the list, texts without a place to split them, more than 2^24 different
+    words, and texts for which the disk has no room. A refusal costs nothing: whoever
+    sees it learns its reason.
 
     Examples
     --------
@@ -248,7 +249,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         if earlier is not None and not is_fitted:
             raise ValueError(
                 "earlier must be a fitted PrivateTopicModel, got "
-                f"{type(earlier).__name__}; pass the model itself, not a release of it"
+                f"{type(earlier).__name__}; pass the model itself (joblib.dump keeps it), "
+                "not a release of it"
             )
         parts = parts_of(self, protected_unit(user_ids), earlier)  # public
         self._fit(raw_documents, user_ids, parts)
