@@ -365,6 +365,7 @@ def charge_of(
         ledger=estimator.ledger,
         seeded=seeded,
         total_variation=n_streams * sums.shares.total_variation,
+        meet=sums.begin,
         kept=_results_of(estimator),
     )
 

@@ -135,10 +135,10 @@ def parts_of(
         seeds = (seed, seed + 1)
     model = _topic_model_of(estimator, for_topics, seeds[1])
     if earlier is not None:
-        training = Training.of(model, unit, earlier=earlier.model_)
+        training = model._training(unit, earlier=earlier.model_)
         words = _checked_words(earlier.vectorizer_, training)
         return Parts(words, training, inputs, earlier=earlier.privacy_)
-    training = Training.of(model, unit)
+    training = model._training(unit)
     if not _chooses_words(estimator):
         words = _checked_words(_vectorizer_of_given(estimator), training)
         return Parts(words, training, inputs)

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from dplda.core._corpus import are_shards, warn_of_coverage
+from dplda.core._corpus import warn_of_coverage
 from dplda.core._pipeline import guarantee_of_steps
 from dplda.core._private_fit import (
     PRIVACY_CONSTRAINTS,
@@ -349,7 +349,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             else:
                 public_words = inputs.give(training, words.vectorizer)  # public
             counted.reserve_room(
-                model.n_components, keeps_weights=not model._infers_anew
+                model.n_components, keeps_weights=not training.infers_anew
             )
             charge.begin()  # the price is spent from here on
             self._forget()
@@ -364,9 +364,10 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             with interruptible():
                 X = columns_or_shards(counted, vocabulary)  # private
             try:
-                # shards hold the users
-                users = None if are_shards(X) else user_ids
-                training.run_paid(X, users, charge, public_words)  # public
+                with closing(
+                    training.checked(X, counted.users)
+                ) as documents:  # private
+                    training.run(documents, charge, public_words)
             finally:
                 if hasattr(model, "components_"):
                     self._publish(parts)
@@ -507,7 +508,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         ]
         both = guarantee_of_steps(steps, seeds_differ=True)
         if earlier is not None:
-            cost = guarantee_of_both(parts.training.own_cost, earlier)
+            cost = guarantee_of_both(model._cost, earlier)
             both = dataclasses.replace(
                 both,
                 epsilon=cost.epsilon,
