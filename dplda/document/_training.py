@@ -145,6 +145,13 @@ class Training:
         """Weight of a round in the average of all rounds up to it, in (0, 1]."""
         raise NotImplementedError
 
+    # ---- what it costs ---------------------------------------------------------------
+
+    @property
+    def cost(self) -> Guarantee | None:
+        """What the releases of these documents cost; None if the model has none."""
+        return vars(self.model).get("_cost")
+
     # ---- before it is paid for -------------------------------------------------------
 
     @property

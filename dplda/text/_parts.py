@@ -7,7 +7,7 @@ nothing is charged.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -32,7 +32,6 @@ from dplda.document._sublda import SubLDA
 from dplda.document._training import Training
 from dplda.leaf._messages import warn_user
 from dplda.privacy import Guarantee, split_epsilon
-from dplda.privacy._charge import Step
 from dplda.reading._topic_counts import PaidCounts
 from dplda.text._choice import Choice, GivenWords
 from dplda.text._count_vectorizer import PrivateCountVectorizer, column_of
@@ -47,20 +46,27 @@ class PublicInputs:
     source: Any
     n_jobs: int | None
 
-    def give(self, training: Training, vectorizer: Any) -> PublicWords | None:
-        """Give a topic model what is known of the words of a vectorizer."""
-        self._give_prior(training.model, vectorizer)
-        self._give_vectors(training.model, vectorizer)
-        return training.public_words(len(vectorizer.vocabulary_))
-
-    def give_what_works(
-        self, training: Training, vectorizer: Any
+    def give(
+        self, training: Training, vectorizer: Any, *, are_paid: bool
     ) -> PublicWords | None:
-        """The same; what fails is left out with a warning, as the words are paid."""
-        with _left_out("public_texts"):
-            self._give_prior(training.model, vectorizer)
-        with _left_out("word_vectors"):
-            self._give_vectors(training.model, vectorizer)
+        """Give a topic model what is known of the words of a vectorizer.
+
+        Once the words are paid for, what fails is left out with a warning.
+        """
+        model = training.model
+        if self.texts is not None:
+            with _left_out("public_texts", are_paid):
+                prior = public_prior(
+                    self.texts,
+                    n_components=model.n_components,
+                    vocabulary=vectorizer,
+                    n_jobs=self.n_jobs,
+                    random_state=model.random_state,
+                )
+                model.set_params(prior_components=prior)
+        if self.source is not None:
+            with _left_out("word_vectors", are_paid):
+                model.set_params(word_vectors=self.vectors(vectorizer))
         return training.public_words(len(vectorizer.vocabulary_))
 
     def vectors(self, words: Any) -> np.ndarray:
@@ -68,28 +74,15 @@ class PublicInputs:
         source = self.source
         return load_word_vectors(words, None if isinstance(source, str) else source)
 
-    def _give_prior(self, model: PrivateEstimator, vectorizer: Any) -> None:
-        if self.texts is not None:
-            prior = public_prior(
-                self.texts,
-                n_components=model.n_components,
-                vocabulary=vectorizer,
-                n_jobs=self.n_jobs,
-                random_state=model.random_state,
-            )
-            model.set_params(prior_components=prior)
-
-    def _give_vectors(self, model: PrivateEstimator, vectorizer: Any) -> None:
-        if self.source is not None:
-            model.set_params(word_vectors=self.vectors(vectorizer))
-
 
 @contextmanager
-def _left_out(name: str) -> Iterator[None]:
-    """Go on without a public input that fails."""
+def _left_out(name: str, are_paid: bool) -> Iterator[None]:
+    """Go on without a public input that fails, if the words are paid for."""
     try:
         yield
     except Exception as error:  # whatever the source of the caller raises
+        if not are_paid:
+            raise
         warn_user(f"topics are found without {name}: {error}")
 
 
@@ -101,12 +94,6 @@ class Parts(NamedTuple):
     inputs: PublicInputs  # of the topic model
     counting: PaidCounts | None = None  # of texts by topic and group
     earlier: Guarantee | None = None  # of the fit whose words and counts are kept
-
-    @property
-    def plans(self) -> list[Sequence[Step]]:
-        """The releases of each part that has any, and draws from its own streams."""
-        counts = () if self.counting is None else self.counting.plan
-        return [plan for plan in (self.words.plan, self.training.plan, counts) if plan]
 
 
 def parts_of(
@@ -135,10 +122,10 @@ def parts_of(
         seeds = (seed, seed + 1)
     model = _topic_model_of(estimator, for_topics, seeds[1])
     if earlier is not None:
-        training = model._training(unit, earlier=earlier.model_)
+        training = model._training(unit, earlier=earlier.model_)  # public
         words = _checked_words(earlier.vectorizer_, training)
         return Parts(words, training, inputs, earlier=earlier.privacy_)
-    training = model._training(unit)
+    training = model._training(unit)  # public
     if not _chooses_words(estimator):
         words = _checked_words(_vectorizer_of_given(estimator), training)
         return Parts(words, training, inputs)
