@@ -283,6 +283,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             columns_kept(self, charge),
             closing(training.documents(X, user_ids)) as documents,  # private
         ):
+            training.resume(documents)  # private
             public_words = training.public_words(documents.n_words)
             charge.begin()  # the price is spent from here on
             training.run(documents, charge, public_words)

@@ -31,7 +31,7 @@ class Rules:
 
     Parameters
     ----------
-    begins_anew : bool, default=False
+    infers_anew : bool, default=False
         Whether each round infers topic weights from equal weights.
     doc_topic_prior, topic_word_prior : float
         Dirichlet parameters of topics in documents and of words in topics.
@@ -47,7 +47,7 @@ class Rules:
     # Largest share of the rounds that release word totals: at least one is for topics.
     most_for_totals = math.nextafter(1.0, 0.0)
 
-    begins_anew: bool = False
+    infers_anew: bool = False
     doc_topic_prior: float = 0.1
     topic_word_prior: float = 0.01
     n_jobs: int | None = None
@@ -92,8 +92,8 @@ class Rules:
         inference = RoundInference(
             word_probabilities(table.table, sizes, scratch, n_jobs),
             self.doc_topic_prior,
-            self.begins_anew,
-            self.left_out(sizes),
+            self.infers_anew,
+            self.own_counts(sizes),
         )
         radius = this_round.mechanism.radius
         return RoundTables(inference, factor, center, table.weight, norm, radius)
@@ -103,7 +103,7 @@ class Rules:
         shares = topic_shares(table.table, scratch, self.n_jobs)
         return in_16_bits(shares, self.n_jobs, size=0)
 
-    def left_out(self, sizes: np.ndarray) -> tuple[np.ndarray, float] | None:
+    def own_counts(self, sizes: np.ndarray) -> tuple[np.ndarray, float] | None:
         """How a document leaves its own counts out of the table (`RoundInference`).
 
         None with noise: contributions are clipped, so that a document does not know its
@@ -185,7 +185,7 @@ class ExactRules(Rules):
         self, table: NoisyTable, this_round: Round, norm: float, scratch: np.ndarray
     ) -> RoundTables:
         """The tables of a round of online variational Bayes, or of `Rules`."""
-        if not self.begins_anew:
+        if not self.infers_anew:
             return super().tables(table, this_round, norm, scratch)
         expected = exp_dirichlet_expectation(table.table, np.float32, self.n_jobs)
         return RoundTables(
@@ -201,7 +201,7 @@ class ExactRules(Rules):
         scratch[:] = 0
         return in_16_bits(scratch, self.n_jobs, size=0)
 
-    def left_out(self, sizes: np.ndarray) -> tuple[np.ndarray, float] | None:
+    def own_counts(self, sizes: np.ndarray) -> tuple[np.ndarray, float] | None:
         return sizes, self.topic_word_prior
 
     def word_weights(self, first: WordTotals) -> np.ndarray:

@@ -12,6 +12,7 @@ from dplda.document._document_budget import Round
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._private_side import PrivateSide
+from dplda.document._rules import Rules
 from dplda.document._training import Training
 from dplda.gibbs._gibbslda import LIVE_START, live_counts
 
@@ -46,14 +47,16 @@ class SubLDATraining(Training):
         sum_of_squares = n * (n + 1) * (2 * n + 1) // 6
         return n**2 / (sum_of_squares + (this_round.n_in_average - n) * n**2)
 
-    def exact_start(self, documents: PrivateSide, table: NoisyTable) -> NoisyTable:
+    def exact_start(
+        self, documents: PrivateSide, rules: Rules, table: NoisyTable
+    ) -> NoisyTable:
         """With many topics, the counts of a live Gibbs sweep; else `table`.
 
         Many random topics are all near the word frequencies. In rounds that start from
         them, each document would keep a few topics of its own.
         """
         n_components = int(self.model.n_components)
-        beta = self.model.topic_word_prior
+        beta = rules.topic_word_prior
         if n_components < LIVE_START or self.model.prior_components is not None:
             return table
         counts = beta + live_counts(
@@ -61,7 +64,7 @@ class SubLDATraining(Training):
             documents.n_words,
             n_components,
             self.streams,
-            doc_topic_prior=self.doc_topic_prior,
+            doc_topic_prior=rules.doc_topic_prior,
             topic_word_prior=beta,
         )  # without privacy
         return replace(table, average=counts, table=counts.astype(np.float32))

@@ -128,7 +128,9 @@ class Training:
 
     # ---- the algorithm of an estimator -----------------------------------------------
 
-    def exact_start(self, documents: PrivateSide, table: NoisyTable) -> NoisyTable:
+    def exact_start(
+        self, documents: PrivateSide, rules: Rules, table: NoisyTable
+    ) -> NoisyTable:
         """The first table of a fit without noise; `table` has random topics."""
         return table
 
@@ -159,12 +161,6 @@ class Training:
         """Rounds of the calls before this one."""
         return 0 if self.so_far is None else self.so_far.n_rounds
 
-    @property
-    def doc_topic_prior(self) -> float:
-        """Dirichlet parameter of the topics of documents in the rounds."""
-        given: float | None = self.model.doc_topic_prior
-        return IN_ROUNDS if given is None else given
-
     def charge(self, user_ids: ArrayLike | None) -> Charge:
         """The charge of this call alone, for its ``with`` block."""
         return charge_of(
@@ -182,20 +178,15 @@ class Training:
         """Check the documents; private.
 
         Of shards, only the columns are checked here; `ShardedDocuments` checks all
-        files. Documents of later calls are scaled as in the rounds before.
+        files.
         """
         is_first = self.so_far is None
-        users = None
         if isinstance(X, CountShards):
             check_shards(self.model, X, reset=is_first)
-        else:
-            X = check_counts(self.model, X, reset=is_first)
-            warn_of_equal_rows(row_keys(X))
-            users = number_users(user_ids, X.shape[0])
-        documents = self.checked(X, users)
-        if self.so_far is not None:
-            self.rules(documents).rescale(documents, self.so_far.weight)
-        return documents
+            return self.checked(X, None)
+        counts = check_counts(self.model, X, reset=is_first)
+        warn_of_equal_rows(row_keys(counts))
+        return self.checked(counts, number_users(user_ids, counts.shape[0]))
 
     def checked(
         self, X: sp.csr_array | CountShards, users: np.ndarray | None
@@ -209,6 +200,11 @@ class Training:
         if isinstance(X, CountShards):
             return ShardedDocuments(X, n_components, n_jobs, not self.infers_anew)
         return Documents.from_counts(X, n_components, n_jobs, users)
+
+    def resume(self, documents: PrivateSide) -> None:
+        """Scale documents as the calls before did; private."""
+        if self.so_far is not None:
+            self.rules(documents).rescale(documents, self.so_far.weight)
 
     def check_size(self, n_words: int) -> None:
         """Refuse a plan whose noise takes more random words than a charge counts.
@@ -291,14 +287,15 @@ class Training:
 
     def rules(self, documents: PrivateSide) -> Rules:
         """What the rounds follow: public, if there is noise."""
+        prior = self.model.doc_topic_prior
         kind: Callable[..., Rules] = Rules
         if self.budget.exact:
             kind = partial(
                 ExactRules, longest=documents.longest(), n_units=documents.n_units
             )  # without privacy
         return kind(
-            begins_anew=self.infers_anew,
-            doc_topic_prior=self.doc_topic_prior,
+            infers_anew=self.infers_anew,
+            doc_topic_prior=IN_ROUNDS if prior is None else prior,
             topic_word_prior=self.model.topic_word_prior,
             n_jobs=self.model.n_jobs,
         )
@@ -327,7 +324,7 @@ class Training:
                 self.begins_alike,
             )
             if self.budget.exact:
-                table = self.exact_start(documents, table)  # without privacy
+                table = self.exact_start(documents, rules, table)  # without privacy
         table = with_rounds_for_totals(table, NORM * self.budget.noise)
         # it decides which sum a round releases
         share = self.sums.agree(np.array([table.share_for_totals]), TOTALS_AGAIN)

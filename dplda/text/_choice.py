@@ -144,6 +144,7 @@ class Choice:
                 most,
                 self.vectors,
             )  # public
+        # parties vote: processors may rank words of nearly equal weights differently
         votes = np.zeros(len(found))
         votes[best] = 1.0
         votes = self.sums.agree(votes, "words that are chosen")
