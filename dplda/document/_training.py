@@ -435,11 +435,10 @@ class Training:
         Returns what the model has instead of topics, if anything.
         """
         model = self.model
-        result = finish(table, model.topic_word_prior, n_jobs=model.n_jobs)
-        instead = result.pop("_instead")
+        result, instead = finish(table, model.topic_word_prior, n_jobs=model.n_jobs)
         cost = self._guarantee(schedule, charge)  # of these documents
         cost = cut_short(cost, table.n_rounds, self.n_done + self.n_rounds)
-        if isinstance(instead, str):
+        if instead is not None:
             cost = replace(cost, provenance=(*cost.provenance, ("topics", instead)))
         guarantee = cost
         if self.earlier_cost is not None:
@@ -455,7 +454,7 @@ class Training:
             _cost=cost,
             _earlier_cost=self.earlier_cost,
         )
-        return instead  # type: ignore[return-value]
+        return instead
 
     def _guarantee(self, schedule: list[Round], charge: Charge) -> Guarantee:
         """The guarantee of all releases of these documents, in all calls."""
