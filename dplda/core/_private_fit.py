@@ -544,7 +544,7 @@ def _dearer(today: Guarantee, earlier: Guarantee) -> tuple[tuple[Event, ...], fl
     return as_statement(epsilon, today.delta, distance)
 
 
-def cut_short(guarantee: Guarantee, n_iter: int, n_charged: int) -> Guarantee:
+def noted_if_cut_short(guarantee: Guarantee, n_iter: int, n_charged: int) -> Guarantee:
     """The guarantee of a fit; it says so if the fit ended before its last round."""
     if n_iter >= n_charged:
         return guarantee

@@ -40,8 +40,8 @@ from dplda.core._private_fit import (
     UNKNOWN_WORDS,
     PrivateEstimator,
     charge_of,
-    cut_short,
     guarantee_of_both,
+    noted_if_cut_short,
     public_inputs,
     publish,
     warn_if_cut_short,
@@ -84,7 +84,7 @@ from dplda.document._rules import ExactRules, Rules
 from dplda.document._shards import ShardedDocuments
 from dplda.document._topic_test import Claim, tested_without_noise
 from dplda.leaf._calm import interruptible
-from dplda.leaf._messages import rounds, warn_user
+from dplda.leaf._messages import Progress, warn_user
 from dplda.leaf._users import charged_unit, number_users
 from dplda.privacy import Guarantee, LowSignalWarning
 from dplda.privacy._charge import Charge, Step
@@ -346,8 +346,9 @@ class Training:
         n_jobs = rules.n_jobs
         scratch = aligned_zeros(table.table.shape, np.float32)
         claim = None  # what the topics say, once all rounds of topics are done
-        for _, this_round in zip(
-            rounds(self.model, schedule[0].number, schedule[-1].number), schedule
+        last = schedule[-1].number
+        for this_round in Progress.of(self.model).during(
+            schedule, lambda step, _: f"round {step.number} of {last}"
         ):
             if this_round.for_totals:
                 totals, noise_scale = release_totals_again(
@@ -437,7 +438,7 @@ class Training:
         model = self.model
         result, instead = finish(table, model.topic_word_prior, n_jobs=model.n_jobs)
         cost = self._guarantee(schedule, charge)  # of these documents
-        cost = cut_short(cost, table.n_rounds, self.n_done + self.n_rounds)
+        cost = noted_if_cut_short(cost, table.n_rounds, self.n_done + self.n_rounds)
         if instead is not None:
             cost = replace(cost, provenance=(*cost.provenance, ("topics", instead)))
         guarantee = cost

@@ -20,7 +20,7 @@ from dplda.document._document_lda import DocumentLDA
 from dplda.federated._secure_sum import SecureSum
 from dplda.leaf._calm import interruptible
 from dplda.leaf._users import charged_unit, protected_unit
-from dplda.text._choice import Choice, columns_of
+from dplda.text._choice import Choice, counts_of
 from dplda.text._count_vectorizer import PrivateCountVectorizer
 from dplda.text._counted import Counted
 
@@ -63,7 +63,7 @@ def fit_words_and_topics(
         if sums.keep is not None:
             sums.keep()
         with interruptible():
-            counts = columns_of(counted, words.vocabulary_)  # private
+            counts = counts_of(counted, words.vocabulary_)  # private
             if english_vectors:
                 place = {word: i for i, word in enumerate(choice.candidates)}
                 chosen = np.array([place[word] for word in words.vocabulary_])

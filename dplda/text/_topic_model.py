@@ -44,7 +44,7 @@ from dplda.release._counts import TopicCounts
 from dplda.release._release import release_bytes, save_release
 from dplda.text._choice import (
     Choice,
-    columns_or_shards,
+    counts_or_shards,
     refuse_few,
     warn_of_copies,
 )
@@ -369,7 +369,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                     )  # public
             vocabulary = words.vectorizer.vocabulary_  # public
             with interruptible():
-                X = columns_or_shards(counted, vocabulary)  # private
+                X = counts_or_shards(counted, vocabulary)  # private
             try:
                 with closing(
                     training.checked(X, counted.users)
