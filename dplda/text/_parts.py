@@ -116,39 +116,28 @@ def parts_of(
     for_words, for_topics = _shares_of(estimator)
     if earlier is not None:
         for_topics = estimator.epsilon  # the words are paid for
-    seeds: tuple[int | None, int | None] = (None, None)
-    if estimator.random_state is not None:  # two seeds, whose noise does not cancel
-        seed = 2 * int(check_random_state(estimator.random_state).randint(2**30))
-        seeds = (seed, seed + 1)
-    model = _topic_model_of(estimator, for_topics, seeds[1])
+    seed_of_words, seed_of_topics = _two_seeds(estimator.random_state)
+    model = _topic_model_of(estimator, for_topics, seed_of_topics)
     if earlier is not None:
-        training = model._training(unit, earlier=earlier.model_)  # public
+        training = model._training(unit, earlier=earlier.model_)
         words = _checked_words(earlier.vectorizer_, training)
         return Parts(words, training, inputs, earlier=earlier.privacy_)
-    training = model._training(unit)  # public
+    training = model._training(unit)
     if not _chooses_words(estimator):
         words = _checked_words(_vectorizer_of_given(estimator), training)
         return Parts(words, training, inputs)
-    if model.prior_components is not None:
-        raise ValueError(
-            "prior_components has a column for each word, and the words are not "
-            "chosen yet: give public_texts, or a list of words as vocabulary"
-        )
-    training.check_size(estimator.max_features)
-    vectorizer = PrivateCountVectorizer(
-        epsilon=for_words,
-        delta=estimator.delta,
-        candidates=estimator.vocabulary,
-        token_pattern=letters(language_of(estimator.vocabulary)),
-        max_features=estimator.max_features,
-        random_state=seeds[0],
-        stop_words=_stop_words_of(estimator),
-    )
-    vectorizer._validate_params()
-    choice = Choice.of(vectorizer, unit)
+    choice = _choice_of(estimator, training, for_words, seed_of_words)
     if inputs.source is not None and choice.candidates:
         inputs.vectors(choice.candidates)  # refuses a source without these words
     return Parts(choice, training, inputs)
+
+
+def _two_seeds(random_state: Any) -> tuple[int | None, int | None]:
+    """Seeds of words and topics, whose noise does not cancel; None without a seed."""
+    if random_state is None:
+        return None, None
+    seed = 2 * int(check_random_state(random_state).randint(2**30))
+    return seed, seed + 1
 
 
 def what_to_expect(estimator: PrivateEstimator) -> Plan:
@@ -247,6 +236,29 @@ def split_budget(epsilon: float, delta: float) -> tuple[float, float]:
 def _chooses_words(estimator: PrivateEstimator) -> bool:
     """Whether the words are chosen from the texts, and not given."""
     return isinstance(estimator.vocabulary, str | None)
+
+
+def _choice_of(
+    estimator: PrivateEstimator, training: Training, epsilon: float, seed: int | None
+) -> Choice:
+    """The choice of words for a topic model, with its share of the budget."""
+    if training.model.prior_components is not None:
+        raise ValueError(
+            "prior_components has a column for each word, and the words are not "
+            "chosen yet: give public_texts, or a list of words as vocabulary"
+        )
+    training.check_size(estimator.max_features)
+    vectorizer = PrivateCountVectorizer(
+        epsilon=epsilon,
+        delta=estimator.delta,
+        candidates=estimator.vocabulary,
+        token_pattern=letters(language_of(estimator.vocabulary)),
+        max_features=estimator.max_features,
+        random_state=seed,
+        stop_words=_stop_words_of(estimator),
+    )
+    vectorizer._validate_params()
+    return Choice.of(vectorizer, training.unit)
 
 
 def _vectorizer_of_given(estimator: PrivateEstimator) -> CountVectorizer:
