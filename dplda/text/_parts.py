@@ -127,8 +127,11 @@ def parts_of(
         words = _checked_words(_vectorizer_of_given(estimator), training)
         return Parts(words, training, inputs)
     choice = _choice_of(estimator, training, for_words, seed_of_words)
-    if inputs.source is not None and choice.candidates:
-        inputs.vectors(choice.candidates)  # refuses a source without these words
+    # A source without these words is refused. The choice may have loaded the embedded
+    # vectors itself.
+    is_known = isinstance(inputs.source, str) and choice.vectors is not None
+    if inputs.source is not None and choice.candidates and not is_known:
+        inputs.vectors(choice.candidates)
     return Parts(choice, training, inputs)
 
 
