@@ -25,10 +25,10 @@ from corpora import LOADERS, Split, load
 from paired_utility import printed_into
 from utility import Gap, Points, prior_of, sublda, values
 
-from dplda import SubLDA
 from dplda.datasets import load_word_vectors
 from dplda.document import _document_budget, _public_words, _table_estimate
 from dplda.document._rules import Rules
+from dplda.document._sublda import SubLDATraining
 from dplda.metrics import held_out_scores
 
 EPSILONS = 1.0, 4.0
@@ -54,7 +54,7 @@ CHANGES = [
     ("CLIP", "clipping bound over the norm", "0.3", 0.3, 0),
     ("CLIP", "", "0.55", 0.55, 0),
     ("powers", "power of tempering at first, 0.3", "1: none", (1.0, 1.0), 0),
-    ("_share", "weight of a round, its number squared", "equal", equal_weights, 0),
+    ("share", "weight of a round, its number squared", "equal", equal_weights, 0),
     ("LATER_BUDGET", "growth of the budget of rounds, 0.75", "0: equal", 0.0, 0),
     ("SHARE_OF_TOTALS", "budget of word totals, 0.25", "0.1", 0.1, 0),
     ("CLEAR", "signal without rounds for totals, 7", "0: no such rounds", 1e-9, 0),
@@ -72,7 +72,7 @@ CHANGES = [
     ("SHARP", "sharpness of clusters, 4", "6", 6.0, 0),
     ("TILT", "first frequencies of factors, 0.2771", "0: equal", 0.0, 0),
 ]
-OWNERS = {"powers": Rules, "_share": SubLDA}
+OWNERS = {"powers": Rules, "share": SubLDATraining}
 
 
 def main() -> None:

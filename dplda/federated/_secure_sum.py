@@ -208,8 +208,8 @@ class SecureSum:
         self._found_noise = 0.0
         self._expected_noise = 0.0
 
-    def begin(self) -> Streams:
-        """Agree on keys with all parties; returns public streams for the first table.
+    def begin(self) -> None:
+        """Agree on keys with all parties, and on public streams for the first table.
 
         If a party is absent or cannot pay, the fit ends here for all, before any
         release.
@@ -239,7 +239,10 @@ class SecureSum:
         # Nobody can choose it, because everybody's keys enter it. Random topics need no
         # secret.
         first = hashlib.sha256(agreed + b"first table" + b"".join(publics)).digest()
-        return Streams(first, seeded=False)
+        self._topic_streams = Streams(first, seeded=False)
+
+    def topic_streams(self, own: Streams) -> Streams:
+        return self._topic_streams
 
     def add_up(self, cells: Cells, label: str) -> bool:
         """Replace own noisy cells by the sum of all parties; False if one was lost."""
@@ -281,16 +284,12 @@ class SecureSum:
         return False
 
     def agree(self, values: NDArray[np.float64], label: str) -> NDArray[np.float64]:
-        """The mean over all parties of numbers that are public, to 2**-30.
-
-        All parties must agree on the numbers that decide which release comes next, and
-        processors differ in the last bits of floating point.
-        """
+        """The mean over all parties of public numbers from 0 to 1, to 2**-30."""
         while True:
             # in the unit of the finest contributions
             cells = np.rint(values * MAX_RADIUS).astype(np.int64)
             if self.add_up(cells, label):
-                return cells / (len(self._present) * MAX_RADIUS)
+                return np.clip(cells / (len(self._present) * MAX_RADIUS), 0.0, 1.0)
 
     def _check_noise(self, total: Cells, label: str) -> None:
         """End the fit if noise is missing in the rounds so far.
