@@ -49,6 +49,7 @@ class Purpose:
     ORDER = 5
     BIT_FLIPS = 6
     KEPT_WORDS = 8
+    HASH_KEY = 9
     RECONSTRUCTION = 10
     FIRST_TOPICS = 11
     CLIENT_SEED = 12
