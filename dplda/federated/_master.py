@@ -262,8 +262,8 @@ class IFTMMaster:
         model : ReleasedModel
             Its `components_` are the topics of the global model times their weights (at
             least 1), plus one token of each topic that is spread over all words: any
-            document can be scored. Its `n_iter_` is the number of rounds, and its `doc_topic_prior`
-            is taken from `IFTMParty`.
+            document can be scored. Its `n_iter_` is the number of rounds, and its
+            `doc_topic_prior` is taken from `IFTMParty`.
 
         Raises
         ------
