@@ -12,6 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from dplda._version import __version__
+from dplda.core._base import MAX_ITER
 from dplda.core._corpus import public_tables
 from dplda.core._words import language_of, letters
 from dplda.document._document_lda import DocumentLDA
@@ -19,12 +20,9 @@ from dplda.document._sublda import SubLDA
 from dplda.document._svilda import PrivateSVILDA
 from dplda.federated._certificates import binary, check_dates, pem_of
 from dplda.federated._line import MAX_REASON
-from dplda.federated._messages import check_name, vocabulary_hash
+from dplda.federated._messages import MAX_HEADER, check_name, vocabulary_hash
 from dplda.federated._secure_sum import (
     HAS_KEM,
-    KEM_KEY,
-    KEM_TEXT,
-    KEY,
     Terms,
     check_model,
 )
@@ -40,8 +38,6 @@ MODELS: dict[str, type[DocumentLDA]] = {
     "PrivateSVILDA": PrivateSVILDA,
 }
 OF_A_PARTY = {"ledger", "n_jobs", "random_state", "verbose"}  # parameters
-# of a plan: no default has more than 400; accounting for a million takes minutes
-MOST_ROUNDS = 10_000
 
 
 @dataclass(frozen=True)
@@ -85,7 +81,7 @@ class Plan:
             )
         max_iter = self.parameters.get("max_iter")
         if max_iter is not None:
-            check_integer("max_iter of a plan", max_iter, 1, MOST_ROUNDS)
+            check_integer("max_iter of a plan", max_iter, 1, MAX_ITER)
         vocabulary_hash(self.words)
         for name, pem in self.parties.items():
             check_name(name)
@@ -225,7 +221,5 @@ class Plan:
         n_words = len(self.words) if self.n_words is None else self.n_words
         n_cells = n_words * int(self.estimator().n_components)
         sums = 8 * (n_cells + len(self.words) + 2)
-        # no message has both kinds of keys: the second leaves room for 180 bytes of a
-        # signature, lengths and a digest besides each of the first
-        keys = n_parties * (KEY + KEM_KEY + n_parties * KEM_TEXT)
+        keys = MAX_HEADER * n_parties**2  # of each party for each, with signatures
         return sums + keys

@@ -8,11 +8,12 @@ import re
 from numbers import Integral, Real
 from typing import Literal
 
+import numpy as np
+
 # A mechanism that publishes each unit with probability delta satisfies it: one in a
 # hundred is no protection.
 LARGEST_DELTA = 0.01
-LARGEST_INTEGER = 2**31 - 1  # indices are int32
-LARGEST_WHOLE = 2.0**53  # all smaller whole numbers are floats, and no larger fraction
+LARGEST_INTEGER = int(np.iinfo(np.int32).max)  # of an index
 
 
 def check_number(

@@ -18,6 +18,7 @@ from dplda.privacy._accounting import (
     is_chargeable,
 )
 from dplda.privacy._card import PerRound
+from dplda.privacy._curves import MARGIN
 from dplda.privacy._detection import rate_of_events, rate_of_pairs
 from dplda.privacy._events import (
     Event,
@@ -30,9 +31,6 @@ from dplda.privacy._groups import group_events, has_parts, statement
 # a fit asks for it twice, and a search once more for each fit
 cached_epsilon = functools.lru_cache(maxsize=128, typed=True)(epsilon_of)
 
-# A guarantee whose epsilon exceeds the cost of its events by this share may cover more
-# than these events.
-_SAME_COST = 1.01
 LARGEST_VARIATION = 1e-9  # a million calls of `partial_fit` add up to 2e-12
 
 
@@ -120,7 +118,7 @@ class Guarantee:
                 "nothing"
             )
         proved = self.epsilon_at(self.delta)
-        if not self.epsilon >= proved * (1.0 - 1e-9):
+        if not self.epsilon * MARGIN >= proved:
             raise ValueError(
                 f"epsilon {self.epsilon} is less than what the events cost at delta "
                 f"{self.delta}; state at least {proved}"
@@ -156,7 +154,7 @@ class Guarantee:
         """Whether the events account for all of epsilon."""
         if not self.events:
             return False
-        return self.epsilon <= _SAME_COST * self.epsilon_at(self.delta)
+        return self.epsilon <= MARGIN * self.epsilon_at(self.delta)
 
     def detection_rate(self, false_alarms: float = 0.01) -> float:
         """Bound how often the best test finds a unit that is present.
