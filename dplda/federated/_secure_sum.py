@@ -118,8 +118,10 @@ class Keys:
 
     def public(self) -> bytes:
         """Public keys, for everybody."""
-        keys = [self._x25519, *([] if self._kem is None else [self._kem])]
-        return pack([key.public_key().public_bytes_raw() for key in keys])
+        keys = [self._x25519.public_key().public_bytes_raw()]
+        if self._kem is not None:
+            keys.append(self._kem.public_key().public_bytes_raw())
+        return pack(keys)
 
     def encapsulate(self, me: int, publics: Sequence[bytes]) -> bytes:
         """Encapsulated keys for the parties after this one; `publics` are all keys."""
