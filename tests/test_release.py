@@ -536,7 +536,7 @@ LIES = [
     ((GUARANTEE, "noise_scale"), [[]], "noise_scale"),
     ((GUARANTEE, "noise_scale"), [-1.0], "noise_scale"),
     ((GUARANTEE, "noise_scale"), [10**400], "noise_scale must be a float"),
-    ((GUARANTEE, "events"), [], "private steps of 1 to"),
+    ((GUARANTEE, "events"), [], "1 to 1000000 private steps"),
     ((GUARANTEE, "events"), None, "events"),
     ((GUARANTEE, "events"), [3], "events"),
     ((GUARANTEE, "events"), [{"event": "Cauchy"}], "events"),
@@ -660,11 +660,12 @@ def test_tables_that_are_none_of_counts_are_refused(written, path):
 def test_events_that_would_take_hours_are_refused_at_once(written, path, step):
     """Any number of Gaussian events is one, and is only too dear."""
     header, table = written
-    header = changed(header, GUARANTEE, "epsilon", value=0.0)
-    for count, why in ((10**9, "less than what"), (10**300, "events cannot be")):
+    for count in (10**9, 10**300):
         events = [{"event": "Repeated", "of": step, "count": count}]
         forge(path, changed(header, GUARANTEE, "events", value=events), table)
-        with pytest.raises(ValueError, match=why):
+        with pytest.raises(
+            ValueError, match=r"private steps|less than what|events cannot be"
+        ):
             load_release(path)
 
 

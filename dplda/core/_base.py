@@ -23,7 +23,7 @@ from dplda.leaf._rows import collected
 from dplda.privacy import PrivacyLeakWarning
 
 MAX_COMPONENTS = 2**16  # with 100,000 words, the table takes 52 GB
-MAX_ITER = MAX_COMPONENTS  # a plan lists all rounds before round 1
+MAX_ITER = 10**6  # a plan lists all rounds before round 1
 # Constraints of parameters, as scikit-learn checks them.
 Constraints: TypeAlias = Mapping[str, Sequence[object]]
 

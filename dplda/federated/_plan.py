@@ -12,7 +12,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from dplda._version import __version__
-from dplda.core._base import MAX_ITER
 from dplda.core._corpus import public_tables
 from dplda.core._words import language_of, letters
 from dplda.document._document_lda import DocumentLDA
@@ -38,6 +37,8 @@ MODELS: dict[str, type[DocumentLDA]] = {
     "PrivateSVILDA": PrivateSVILDA,
 }
 OF_A_PARTY = {"ledger", "n_jobs", "random_state", "verbose"}  # parameters
+# of a plan: no default has more than 400; accounting for a million takes minutes
+MOST_ROUNDS = 10_000
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Plan:
             )
         max_iter = self.parameters.get("max_iter")
         if max_iter is not None:
-            check_integer("max_iter of a plan", max_iter, 1, MAX_ITER)
+            check_integer("max_iter of a plan", max_iter, 1, MOST_ROUNDS)
         vocabulary_hash(self.words)
         for name, pem in self.parties.items():
             check_name(name)

@@ -31,6 +31,9 @@ from dplda.privacy._groups import group_events, has_parts, statement
 # a fit asks for it twice, and a search once more for each fit
 cached_epsilon = functools.lru_cache(maxsize=128, typed=True)(epsilon_of)
 
+# A guarantee whose epsilon exceeds the cost of its events by this share may cover more
+# than these events.
+_SAME_COST = 1.01
 LARGEST_VARIATION = 1e-9  # a million calls of `partial_fit` add up to 2e-12
 
 
@@ -154,7 +157,7 @@ class Guarantee:
         """Whether the events account for all of epsilon."""
         if not self.events:
             return False
-        return self.epsilon <= MARGIN * self.epsilon_at(self.delta)
+        return self.epsilon <= _SAME_COST * self.epsilon_at(self.delta)
 
     def detection_rate(self, false_alarms: float = 0.01) -> float:
         """Bound how often the best test finds a unit that is present.

@@ -27,10 +27,11 @@ from dplda.datasets import CountShards, write_shards
 from dplda.datasets._shards import narrowed
 from dplda.document._shards import InProcess
 from dplda.leaf._checks import LARGEST_INTEGER
-from dplda.leaf._files import IN_MEMORY
 from dplda.leaf._messages import Progress, named, unnumbered
 from dplda.leaf._users import number_users
 
+MOST_TERMS = 1 << 24  # of 150 bytes each
+IN_MEMORY = 1 << 24  # entries, of 8 bytes; a few copies of them are made
 _DIGITS = b"0123456789"
 
 
@@ -67,7 +68,7 @@ class Counted:
     Raises
     ------
     ValueError
-        If a document cannot be split, if there are more than `IN_MEMORY` terms, or if
+        If a document cannot be split, if there are more than `MOST_TERMS` terms, or if
         there is not one id for each document.
     """
 
@@ -91,9 +92,9 @@ class Counted:
         def counted(block: list[Any]) -> Entries:
             words, (number, times, ptr) = splitter(block)
             own = np.fromiter(map(numbers.__getitem__, words), np.int32, len(words))
-            if len(numbers) - n_stop > IN_MEMORY:
+            if len(numbers) - n_stop > MOST_TERMS:
                 raise ValueError(
-                    f"the texts have more than {IN_MEMORY:,} different words, as "
+                    f"the texts have more than {MOST_TERMS:,} different words, as "
                     "codes, numbers and damaged texts do; look at the texts, or take "
                     "words of letters alone (token_pattern=None)"
                 )
