@@ -46,7 +46,7 @@ from dplda.core._private_fit import (
     publish,
     warn_if_cut_short,
 )
-from dplda.core._signal import warn_if_weak
+from dplda.core._signal import KEPT_OUT, warn_if_weak
 from dplda.datasets._shards import CountShards
 from dplda.document._contributions import (
     DOCS_OF_A_USER,
@@ -291,7 +291,10 @@ class Training:
         kind: Callable[..., Rules] = Rules
         if self.budget.exact:
             kind = partial(
-                ExactRules, longest=documents.longest(), n_units=documents.n_units
+                ExactRules,
+                longest=documents.longest(),
+                # each of the blocks of the test has at least two units
+                keeps_out=documents.n_units >= 2 * KEPT_OUT**2,
             )  # without privacy
         return kind(
             infers_anew=self.infers_anew,
