@@ -16,6 +16,7 @@ their own before `Training.run`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -503,3 +504,30 @@ class Training:
                 "the same kind, or leave prior_components=None",
                 LowSignalWarning,
             )
+
+
+def check_earlier(
+    model: PrivateEstimator, earlier: PrivateEstimator, unit: str
+) -> None:
+    """Refuse an `earlier` whose releases a fit of `model` cannot add; all public."""
+    table = getattr(earlier, "_released", None)
+    if (
+        not isinstance(table, NoisyTable)
+        or table.average.shape[1] != model.n_components
+    ):
+        raise ValueError(
+            "earlier must be a fitted SubLDA or PrivateSVILDA with "
+            f"n_components={model.n_components}, got {type(earlier).__name__}; pass "
+            "the model itself, not a release of it"
+        )
+    if earlier.privacy_.unit != unit:
+        raise ValueError(
+            f"earlier protects one {earlier.privacy_.unit}, and this fit one "
+            f"{unit}; give user_ids to both fits, or to none"
+        )
+    if earlier.epsilon_ == math.inf and model.epsilon != math.inf:
+        raise ValueError(
+            "earlier has no guarantee (its epsilon_ is inf), and this fit would "
+            "publish its counts; fit it with a finite epsilon, or this one with "
+            "epsilon=inf"
+        )
