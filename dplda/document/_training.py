@@ -184,12 +184,12 @@ class Training:
         is_first = self.so_far is None
         if isinstance(X, CountShards):
             check_shards(self.model, X, reset=is_first)
-            return self.checked(X, None)
+            return self.documents_of_counts(X, None)
         counts = check_counts(self.model, X, reset=is_first)
         warn_of_equal_rows(row_keys(counts))
-        return self.checked(counts, number_users(user_ids, counts.shape[0]))
+        return self.documents_of_counts(counts, number_users(user_ids, counts.shape[0]))
 
-    def checked(
+    def documents_of_counts(
         self, X: sp.csr_array | CountShards, users: np.ndarray | None
     ) -> PrivateSide:
         """The documents of counts that were checked; private.

@@ -372,7 +372,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 X = counts_or_shards(counted, vocabulary)  # private
             try:
                 with closing(
-                    training.checked(X, counted.users)
+                    training.documents_of_counts(X, counted.users)
                 ) as documents:  # private
                     training.run(documents, charge, public_words)
             finally:
