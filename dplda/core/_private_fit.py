@@ -348,10 +348,9 @@ def charge_of(
     name = type(estimator).__name__
     n_exact = sum(isinstance(event, NonPrivate) for _, event in plan)
     warn_if_seeded(name, seeded and n_exact < len(plan))
-    is_private = n_exact == 0
-    if is_first and is_private and sums is ALONE:
-        tell_of_other_budgets(name, estimator.ledger)
-    if is_first and is_private:
+    if is_first and n_exact == 0:
+        if sums.shares.n_parties == 1:  # else each party has a ledger of its own
+            tell_of_other_budgets(name, estimator.ledger)
         epsilon = getattr(estimator, "epsilon", None)
         if epsilon is None:
             events = tuple(event for _, event in plan)
