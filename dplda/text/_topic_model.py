@@ -319,7 +319,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         words, training, inputs, counting, _ = parts  # public
         model = training.model
         plan = [*words.plan, *training.plan]  # public
-        n_streams = 1 + isinstance(words, Choice)
+        n_streams = 1 + isinstance(words, Choice)  # of topics, and of a choice
         if counting is not None:
             plan += counting.plan
             n_streams += 1
@@ -327,7 +327,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         progress = Progress.of(self)
         texts = progress.during(column_of(raw_documents), named("reading texts"))
         with (
-            closing(texts),  # private
+            closing(texts),  # private; an error ends the line of progress
             charge_of(
                 self,
                 plan,
@@ -360,7 +360,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             )
             charge.begin()  # the price is spent from here on
             self._forget()
-            self.vectorizer_ = words.vectorizer
+            self.vectorizer_ = words.vectorizer  # keeps what is released from here on
             if isinstance(words, Choice):
                 words.release(weights, charge)  # public
                 with interruptible():
