@@ -330,7 +330,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             sums=sums,
             so_far=so_far,
             paid_before=paid_before,
-            earlier=None if earlier is None else earlier._released,
+            earlier=earlier,
             earlier_cost=earlier_cost,
         )
 

@@ -122,9 +122,9 @@ class Training:
     # first call.
     so_far: NoisyTable | None
     paid_before: Guarantee | None
-    # What a fit to other documents released, for the first call of a fit that adds to
-    # it, and its guarantee, for all calls.
-    earlier: NoisyTable | None
+    # The model of other documents whose releases the first call adds, and its
+    # guarantee, for all calls.
+    earlier: PrivateEstimator | None
     earlier_cost: Guarantee | None
 
     # ---- the algorithm of an estimator -----------------------------------------------
@@ -226,11 +226,13 @@ class Training:
         if self.so_far is not None:
             return self.so_far.public
         model = self.model
-        if self.earlier is not None and len(self.earlier.weight) != n_words:
-            raise ValueError(
-                f"earlier was fitted to {len(self.earlier.weight)} words, and X has "
-                f"{n_words}; use one vocabulary for both"
-            )
+        if self.earlier is not None:
+            n_earlier = len(self.earlier._released.weight)
+            if n_earlier != n_words:
+                raise ValueError(
+                    f"earlier was fitted to {n_earlier} words, and X has {n_words}; "
+                    "use one vocabulary for both"
+                )
         self.check_size(n_words)
         if model.expected_n_docs is not None and not self.budget.exact:
             warn_of_size(
@@ -317,7 +319,9 @@ class Training:
             documents, self.budget.totals, curator, rules, most_docs
         )  # public
         if self.earlier is not None:
-            table = continued_table(self.earlier, released, weight, public_words)
+            table = continued_table(
+                self.earlier._released, released, weight, public_words
+            )
         else:
             table = random_table(
                 released,
