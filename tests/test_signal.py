@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import CountVectorizer
 
-from dplda import HDPLDA, PrivateSVILDA, SubLDA, plan
+from dplda import HDPLDA, LPLDA, PrivateSVILDA, PrivateTopicModel, SubLDA, plan
 from dplda.datasets import load_wordnet_glosses, make_topic_corpus
 from dplda.privacy import (
     Ledger,
@@ -308,3 +308,15 @@ def test_an_epsilon_above_20_warns(corpus):
         warnings.simplefilter("error", PrivacyLeakWarning)
         for epsilon in (20.0, math.inf, 0.1):
             SubLDA(3, epsilon=epsilon, max_iter=2).fit(corpus)
+
+
+def test_an_epsilon_above_20_is_told_once(corpus):
+    """Also by a model that reports its documents through another estimator."""
+    texts = ["word test"] * 10 + ["text test"] * 10
+    of_texts = PrivateTopicModel(2, epsilon=25.0, vocabulary=["word", "text", "test"])
+    for model, X in ((LPLDA(2, epsilon=25.0, max_iter=2), corpus), (of_texts, texts)):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            model.fit(X)
+        found = [each for each in told if "next to nothing" in str(each.message)]
+        assert len(found) == 1

@@ -50,7 +50,6 @@ from dplda.leaf._files import reserved
 if TYPE_CHECKING:
     from dplda.document._plan import Plan
 
-COUNTS_SHARE = 0.2  # as in dplda.plan
 EPSILON = 4.0  # of the example and of a plan
 
 
@@ -131,8 +130,7 @@ def _add_counts_share(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--counts-share",
         type=float,
-        default=COUNTS_SHARE,
-        help="share of the counts in the budget (default: %(default)s)",
+        help="share of the counts in the budget (default: that of dplda.plan, 0.2)",
     )
 
 
@@ -194,7 +192,7 @@ def plan(options: argparse.Namespace, n_docs: int, groups: Sequence[int]) -> Pla
         delta=options.delta,
         n_components=options.n_components,
         groups=groups,
-        counts_share=options.counts_share,
+        counts_share=_counts_share(options),
     )
     return dataclasses.replace(
         expected,
@@ -213,7 +211,15 @@ def shares(
 
     if not groups:
         return 0.0, options.epsilon
-    return split_counts(options.epsilon, options.counts_share, options.delta)
+    return split_counts(options.epsilon, _counts_share(options), options.delta)
+
+
+def _counts_share(options: argparse.Namespace) -> float:
+    """Share of the counts in the budget."""
+    from dplda.document._plan import COUNTS_SHARE  # not for options and --help
+
+    given: float | None = options.counts_share
+    return COUNTS_SHARE if given is None else given
 
 
 def _fit(options: argparse.Namespace) -> int:

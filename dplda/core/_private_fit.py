@@ -206,8 +206,8 @@ class PrivateEstimator(Described):
 def exactly_one(name: str, **statements: float | None) -> None:
     """Refuse a fit unless exactly one parameter states its budget.
 
-    Warns of an `epsilon` above 20. `name` is the class of the estimator, and
-    `statements` has the usual parameter first.
+    `name` is the class of the estimator, and `statements` has the usual parameter
+    first.
     """
     if list(statements.values()).count(None) != len(statements) - 1:
         given = " and ".join(key for key in statements if statements[key] is not None)
@@ -218,9 +218,6 @@ def exactly_one(name: str, **statements: float | None) -> None:
             f"{name} needs {asked}, got {given or 'none'}; give {first} (the total "
             f"to spend, for instance 4.0; inf for no privacy){leave}"
         )
-    epsilon = statements.get("epsilon")
-    if epsilon is not None:
-        warn_if_nominal(epsilon)
 
 
 def warn_if_nominal(epsilon: float) -> None:
@@ -351,13 +348,14 @@ def charge_of(
     name = type(estimator).__name__
     n_exact = sum(isinstance(event, NonPrivate) for _, event in plan)
     warn_if_seeded(name, seeded and n_exact < len(plan))
-    is_private = n_exact == 0
-    if is_first and is_private and sums is ALONE:
-        tell_of_other_budgets(name, estimator.ledger)
-    stated = getattr(estimator, "epsilon", None)
-    if is_first and is_private and stated is None:
-        events = tuple(event for _, event in plan)
-        warn_if_nominal(cached_epsilon(events, float(estimator.delta)))
+    if is_first and n_exact == 0:
+        if sums.shares.n_parties == 1:  # else each party has a ledger of its own
+            tell_of_other_budgets(name, estimator.ledger)
+        epsilon = getattr(estimator, "epsilon", None)
+        if epsilon is None:
+            events = tuple(event for _, event in plan)
+            epsilon = cached_epsilon(events, float(estimator.delta))
+        warn_if_nominal(epsilon)
     return Charge(
         plan,
         label=name,

@@ -81,7 +81,7 @@ OTHER_DOCUMENTS = (
 class Round(NamedTuple):
     """The settings of a round, fixed before it begins; public."""
 
-    number: int  # from 1
+    number: int  # from 1; the sample has the stream number - 1
     stream: int  # number of the noise stream
     mechanism: Noise  # noise of the released sum
     rate: float  # highest probability with which a unit takes part

@@ -6,7 +6,6 @@ model is in the file of the model.
 
 from __future__ import annotations
 
-import math
 from contextlib import closing
 from numbers import Integral, Real
 from typing import Any, Self
@@ -34,7 +33,7 @@ from dplda.document._document_budget import (
 )
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._plan import LARGEST
-from dplda.document._training import IN_ROUNDS, Training
+from dplda.document._training import IN_ROUNDS, Training, check_earlier
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._users import RELATIONS
 from dplda.privacy import Guarantee
@@ -305,7 +304,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         further call.
         """
         if earlier is not None:
-            self._check_earlier(earlier, unit)
+            check_earlier(self, earlier, unit)
         exactly_one(
             type(self).__name__,
             epsilon=self.epsilon,
@@ -331,36 +330,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             sums=sums,
             so_far=so_far,
             paid_before=paid_before,
-            earlier=None if earlier is None else earlier._released,
+            earlier=earlier,
             earlier_cost=earlier_cost,
         )
-
-    def _check_earlier(self, earlier: Any, unit: str) -> None:
-        """Refuse a model whose releases this one cannot add; all is public."""
-        if not isinstance(earlier, DocumentLDA) or not hasattr(earlier, "_released"):
-            raise ValueError(
-                "earlier must be a fitted SubLDA or PrivateSVILDA, got "
-                f"{type(earlier).__name__}; pass the model itself (joblib.dump keeps "
-                "it), not a release of it"
-            )
-        n_components = len(earlier.components_)
-        if n_components != self.n_components:
-            raise ValueError(
-                f"earlier has n_components={n_components}, and this fit "
-                f"n_components={self.n_components}; its topics continue, so give the "
-                "same number"
-            )
-        if earlier.privacy_.unit != unit:
-            raise ValueError(
-                f"earlier protects one {earlier.privacy_.unit}, and this fit one "
-                f"{unit}; give user_ids to both fits, or to none"
-            )
-        if earlier.epsilon_ == math.inf and self.epsilon != math.inf:
-            raise ValueError(
-                "earlier has no guarantee (its epsilon_ is inf), and this fit would "
-                "publish its counts; fit it with a finite epsilon, or this one with "
-                "epsilon=inf"
-            )
 
     def _budget(self, shares: Shares = ALONE.shares) -> DocumentBudget:
         """The mechanisms of `fit`: a function of public parameters."""

@@ -37,6 +37,8 @@ class Rules:
         Dirichlet parameters of topics in documents and of words in topics.
     n_jobs : int or None, default=None
         Number of threads. It never changes a result.
+    keeps_out : bool, default=False
+        Whether every tenth unit only tests the topics, at the end of the fit.
     """
 
     # Whether contributions are differences from what past releases predict.
@@ -51,6 +53,7 @@ class Rules:
     doc_topic_prior: float = 0.1
     topic_word_prior: float = 0.01
     n_jobs: int | None = None
+    keeps_out: bool = False
 
     # ---- releases --------------------------------------------------------------------
 
@@ -62,14 +65,11 @@ class Rules:
         """The clipping bound of a release, in L2; `norm` is a public constant."""
         return norm
 
-    @property
-    def keeps_out(self) -> bool:
-        """Whether some units only test the topics, at the end of the fit."""
-        return False
-
     def that_train(self, units: np.ndarray) -> np.ndarray:
-        """The members of `units` that train."""
-        return units
+        """The members of `units` that train: all, or all but every tenth."""
+        if not self.keeps_out:
+            return units
+        return units[units % KEPT_OUT != KEPT_OUT - 1]
 
     def rest(self, radius: int, share: int) -> int:
         """Radius that is left for other cells beside cells of L2 norm `share`."""
@@ -149,8 +149,6 @@ class ExactRules(Rules):
     ----------
     longest : float, default=0.0
         L2 norm of the word counts of the longest unit.
-    n_units : int, default=0
-        Number of units.
     """
 
     is_centered = False
@@ -158,7 +156,6 @@ class ExactRules(Rules):
     most_for_totals = 0.0
 
     longest: float = 0.0
-    n_units: int = 0
 
     def rescale(self, documents: PrivateSide, weight: np.ndarray) -> None:
         """Leave the scale of all units at 1."""
@@ -166,17 +163,6 @@ class ExactRules(Rules):
     def bound(self, norm: float) -> float:
         """A power of two that no unit reaches; not private."""
         return float(2.0 ** np.frexp(1 + self.longest)[1])
-
-    @property
-    def keeps_out(self) -> bool:
-        """Whether each of the `KEPT_OUT` blocks of the test has at least two units."""
-        return self.n_units >= 2 * KEPT_OUT**2
-
-    def that_train(self, units: np.ndarray) -> np.ndarray:
-        """All units but every tenth."""
-        if not self.keeps_out:
-            return units
-        return units[units % KEPT_OUT != KEPT_OUT - 1]
 
     def rest(self, radius: int, share: int) -> int:
         return radius

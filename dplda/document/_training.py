@@ -16,6 +16,7 @@ their own before `Training.run`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -46,7 +47,7 @@ from dplda.core._private_fit import (
     publish,
     warn_if_cut_short,
 )
-from dplda.core._signal import warn_if_weak
+from dplda.core._signal import KEPT_OUT, warn_if_weak
 from dplda.datasets._shards import CountShards
 from dplda.document._contributions import (
     DOCS_OF_A_USER,
@@ -121,9 +122,9 @@ class Training:
     # first call.
     so_far: NoisyTable | None
     paid_before: Guarantee | None
-    # What a fit to other documents released, for the first call of a fit that adds to
-    # it, and its guarantee, for all calls.
-    earlier: NoisyTable | None
+    # The model of other documents whose releases the first call adds, and its
+    # guarantee, for all calls.
+    earlier: PrivateEstimator | None
     earlier_cost: Guarantee | None
 
     # ---- the algorithm of an estimator -----------------------------------------------
@@ -183,12 +184,12 @@ class Training:
         is_first = self.so_far is None
         if isinstance(X, CountShards):
             check_shards(self.model, X, reset=is_first)
-            return self.checked(X, None)
+            return self.documents_of_counts(X, None)
         counts = check_counts(self.model, X, reset=is_first)
         warn_of_equal_rows(row_keys(counts))
-        return self.checked(counts, number_users(user_ids, counts.shape[0]))
+        return self.documents_of_counts(counts, number_users(user_ids, counts.shape[0]))
 
-    def checked(
+    def documents_of_counts(
         self, X: sp.csr_array | CountShards, users: np.ndarray | None
     ) -> PrivateSide:
         """The documents of counts that were checked; private.
@@ -225,11 +226,13 @@ class Training:
         if self.so_far is not None:
             return self.so_far.public
         model = self.model
-        if self.earlier is not None and len(self.earlier.weight) != n_words:
-            raise ValueError(
-                f"earlier was fitted to {len(self.earlier.weight)} words, and X has "
-                f"{n_words}; use one vocabulary for both"
-            )
+        if self.earlier is not None:
+            n_earlier = len(self.earlier._released.weight)
+            if n_earlier != n_words:
+                raise ValueError(
+                    f"earlier was fitted to {n_earlier} words, and X has {n_words}; "
+                    "use one vocabulary for both"
+                )
         self.check_size(n_words)
         if model.expected_n_docs is not None and not self.budget.exact:
             warn_of_size(
@@ -291,7 +294,10 @@ class Training:
         kind: Callable[..., Rules] = Rules
         if self.budget.exact:
             kind = partial(
-                ExactRules, longest=documents.longest(), n_units=documents.n_units
+                ExactRules,
+                longest=documents.longest(),
+                # each of the blocks of the test has at least two units
+                keeps_out=documents.n_units >= 2 * KEPT_OUT**2,
             )  # without privacy
         return kind(
             infers_anew=self.infers_anew,
@@ -313,7 +319,9 @@ class Training:
             documents, self.budget.totals, curator, rules, most_docs
         )  # public
         if self.earlier is not None:
-            table = continued_table(self.earlier, released, weight, public_words)
+            table = continued_table(
+                self.earlier._released, released, weight, public_words
+            )
         else:
             table = random_table(
                 released,
@@ -500,3 +508,34 @@ class Training:
                 "the same kind, or leave prior_components=None",
                 LowSignalWarning,
             )
+
+
+def check_earlier(
+    model: PrivateEstimator, earlier: PrivateEstimator, unit: str
+) -> None:
+    """Refuse an `earlier` whose releases a fit of `model` cannot add; all public."""
+    table = getattr(earlier, "_released", None)
+    if not isinstance(table, NoisyTable):
+        raise ValueError(
+            "earlier must be a fitted SubLDA or PrivateSVILDA, got "
+            f"{type(earlier).__name__}; pass the model itself (joblib.dump keeps it), "
+            "not a release of it"
+        )
+    n_components = table.average.shape[1]
+    if n_components != model.n_components:
+        raise ValueError(
+            f"earlier has n_components={n_components}, and this fit "
+            f"n_components={model.n_components}; its topics continue, so give the "
+            "same number"
+        )
+    if earlier.privacy_.unit != unit:
+        raise ValueError(
+            f"earlier protects one {earlier.privacy_.unit}, and this fit one "
+            f"{unit}; give user_ids to both fits, or to none"
+        )
+    if earlier.epsilon_ == math.inf and model.epsilon != math.inf:
+        raise ValueError(
+            "earlier has no guarantee (its epsilon_ is inf), and this fit would "
+            "publish its counts; fit it with a finite epsilon, or this one with "
+            "epsilon=inf"
+        )

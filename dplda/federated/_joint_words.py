@@ -69,5 +69,7 @@ def fit_words_and_topics(
                 chosen = np.array([place[word] for word in words.vocabulary_])
                 topics.set_params(word_vectors=vectors[chosen])
         public_words = training.public_words(len(words.vocabulary_))  # public
-        with closing(training.checked(counts, counted.users)) as documents:  # private
+        with closing(
+            training.documents_of_counts(counts, counted.users)
+        ) as documents:  # private
             training.run(documents, charge, public_words)

@@ -28,6 +28,7 @@ from dplda.core._private_fit import (
     exactly_one,
     make_guarantee,
     publish,
+    warn_if_nominal,
     warn_if_seeded,
 )
 from dplda.leaf._checks import LARGEST_DELTA
@@ -184,6 +185,8 @@ class RandomizedResponse(
         exactly_one(
             type(self).__name__, **{name: getattr(self, name) for name in BUDGETS}
         )
+        if self.epsilon is not None:
+            warn_if_nominal(self.epsilon)
         n_words = check_counts(self, X, reset=True).shape[1]  # public
         max_ones = n_words
         if self.max_doc_words is not None:

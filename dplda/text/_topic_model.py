@@ -321,7 +321,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         words, training, inputs, counting, _ = parts  # public
         model = training.model
         plan = [*words.plan, *training.plan]  # public
-        n_streams = 1 + isinstance(words, Choice)
+        n_streams = 1 + isinstance(words, Choice)  # of topics, and of a choice
         if counting is not None:
             plan += counting.plan
             n_streams += 1
@@ -329,7 +329,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         progress = Progress.of(self)
         texts = progress.during(column_of(raw_documents), named("reading texts"))
         with (
-            closing(texts),  # private
+            closing(texts),  # private; an error ends the line of progress
             charge_of(
                 self,
                 plan,
@@ -362,7 +362,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             )
             charge.begin()  # the price is spent from here on
             self._forget()
-            self.vectorizer_ = words.vectorizer
+            self.vectorizer_ = words.vectorizer  # keeps what is released from here on
             if isinstance(words, Choice):
                 words.release(weights, charge)  # public
                 with interruptible():
@@ -374,7 +374,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 X = counts_or_shards(counted, vocabulary)  # private
             try:
                 with closing(
-                    training.checked(X, counted.users)
+                    training.documents_of_counts(X, counted.users)
                 ) as documents:  # private
                     training.run(documents, charge, public_words)
             finally:
