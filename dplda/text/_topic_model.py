@@ -86,8 +86,9 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         embedded English table; "auto" takes it if `vocabulary` is "en". Anything else
         is a source for `dplda.datasets.load_word_vectors`. The card says what was used.
     model : SubLDA, PrivateSVILDA or None, default=None
-        The topic model. This estimator sets its `n_components`, budget, ledger,
-        `n_jobs`, `random_state` and `verbose`. None takes ``SubLDA()``.
+        The topic model. This estimator sets its `n_components`, `delta`, `n_jobs` and
+        `verbose`. Give budget, ledger, seed and word vectors to this estimator, and not
+        to the model. None takes ``SubLDA()``.
     expected_n_docs : int or None, default=None
         Public guess of the number of texts, or of users, with about 100 words each.
         `fit` warns before the charge if they are too few for `n_components` topics.
