@@ -268,6 +268,16 @@ def test_who_lets_no_warning_of_a_seed_pass_pays_nothing():
     assert ledger.epsilon_spent == 0
 
 
+def test_the_owner_hears_of_private_texts_among_the_public_ones():
+    public = np.array([*GLOSSES.data[600:700], "", *TEXTS[:3]], dtype=object)
+    with pytest.warns(PrivateDataWarning, match="^3 texts are among public_texts"):
+        small(public_texts=public).fit([*TEXTS, "", ""])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivateDataWarning)
+        warnings.filterwarnings("ignore", "the vocabulary covers")
+        small(public_texts=public[:101]).fit([*TEXTS, "", ""])
+
+
 def test_public_texts_without_a_known_word_are_left_out_with_a_warning():
     """The words are paid for: an error would lose them."""
     with pytest.warns(UserWarning, match="topics are found without public_texts: "):

@@ -50,6 +50,11 @@ class PublicInputs:
     source: Any
     n_jobs: int | None
 
+    def each_text(self) -> Iterator[str]:
+        """The public texts, checked."""
+        if self.texts is not None:
+            yield from each_text("public_texts", column_of(self.texts, "public_texts"))
+
     def give(self, training: Training, vectorizer: Any) -> PublicWords | None:
         """Give a topic model what is known of the words of a vectorizer."""
         self._give_prior(training.model, vectorizer)
@@ -125,8 +130,7 @@ def parts_of(
     inputs = PublicInputs(
         estimator.public_texts, _source_of(estimator), estimator.n_jobs
     )
-    if inputs.texts is not None:
-        list(each_text("public_texts", column_of(inputs.texts, "public_texts")))
+    list(inputs.each_text())
     if not isinstance(inputs.source, str | None):
         check_source("word_vectors", inputs.source)
     for_words, for_topics = _shares_of(estimator)
