@@ -251,8 +251,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         if earlier is not None and not is_fitted:
             raise ValueError(
                 "earlier must be a fitted PrivateTopicModel, got "
-                f"{type(earlier).__name__}; pass the model itself (joblib.dump keeps it), "
-                "not a release of it"
+                f"{type(earlier).__name__}; pass the model itself (joblib.dump keeps "
+                "it), not a release of it"
             )
         parts = parts_of(self, protected_unit(user_ids), earlier)  # public
         self._fit(raw_documents, user_ids, parts)
