@@ -162,3 +162,17 @@ def test_documents_confirm_the_topics_of_three_days_as_those_of_one():
         assert not model.weak_topics_.any()
         tested = model._released.tested
         assert tested.confirmed_part(~model.weak_topics_) > 0.9
+
+
+def test_seed_words_count_in_the_rounds_as_often_as_in_the_documents_of_both():
+    X = make_topic_corpus(600, 30, 3, doc_length=30, random_state=0).data
+    seeds = np.zeros((3, 30))
+    seeds[[0, 1, 2], [4, 5, 6]] = 20.0
+    options = OPTIONS | {"epsilon": 50.0, "random_state": 0}
+    model = None
+    for rows in (slice(300), slice(300, 600)):
+        kind = SubLDA(prior_components=seeds, **options)
+        model = kind.fit(X[rows], earlier=model)
+    table = model._released.table[[4, 5, 6]]
+    totals = model._released.totals[[4, 5, 6]]
+    np.testing.assert_allclose(table.sum(axis=1), totals, rtol=0.1)
