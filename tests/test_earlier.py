@@ -176,3 +176,15 @@ def test_seed_words_count_in_the_rounds_as_often_as_in_the_documents_of_both():
     table = model._released.table[[4, 5, 6]]
     totals = model._released.totals[[4, 5, 6]]
     np.testing.assert_allclose(table.sum(axis=1), totals, rtol=0.1)
+
+
+def test_days_with_other_word_frequencies_do_not_make_noise_a_topic():
+    """Documents whose words are drawn one by one, from other laws on two days."""
+    random = np.random.default_rng(0)
+    base, model = random.gamma(0.5, 1, 200), None
+    options = OPTIONS | {"n_components": 8, "epsilon": 8.0, "max_iter": 20}
+    for day in range(2):
+        law = base * np.exp(random.normal(0, 0.7, 200))
+        X = random.multinomial(30, law / law.sum(), 2000)
+        model = SubLDA(random_state=day, **options).fit(X, earlier=model)
+    assert np.count_nonzero(~model.weak_topics_) <= 1
