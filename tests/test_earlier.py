@@ -5,6 +5,7 @@ import math
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 
@@ -76,6 +77,19 @@ def test_another_model_is_refused_before_anything_is_charged(kind, X):
     with pytest.raises(ValueError, match="fitted to 20 words, and X has 30"):
         model.fit(X, earlier=narrow)
     assert ledger.epsilon_spent == 0
+
+
+@both
+def test_columns_in_another_order_are_refused_before_anything_is_charged(kind, X):
+    ledger = Ledger()
+    table = pd.DataFrame(X.toarray(), columns=[f"w{i}" for i in range(30)])
+    model = kind(epsilon=1.0, ledger=ledger, **OPTIONS)
+    first = kind(epsilon=1.0, **OPTIONS).fit(table)
+    with pytest.raises(ValueError, match="other names than those of X, or in another"):
+        model.fit(table[table.columns[::-1]], earlier=first)
+    assert ledger.epsilon_spent == 0
+    model.fit(table, earlier=first)  # the same columns
+    model.fit(X, earlier=first)  # without names
 
 
 # ---- what the sum of two fits guarantees ---------------------------------------------
