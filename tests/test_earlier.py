@@ -5,6 +5,7 @@ import math
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 
@@ -76,6 +77,19 @@ def test_another_model_is_refused_before_anything_is_charged(kind, X):
     with pytest.raises(ValueError, match="fitted to 20 words, and X has 30"):
         model.fit(X, earlier=narrow)
     assert ledger.epsilon_spent == 0
+
+
+@both
+def test_columns_in_another_order_are_refused_before_anything_is_charged(kind, X):
+    ledger = Ledger()
+    table = pd.DataFrame(X.toarray(), columns=[f"w{i}" for i in range(30)])
+    model = kind(epsilon=1.0, ledger=ledger, **OPTIONS)
+    first = kind(epsilon=1.0, **OPTIONS).fit(table)
+    with pytest.raises(ValueError, match="other names than those of X, or in another"):
+        model.fit(table[table.columns[::-1]], earlier=first)
+    assert ledger.epsilon_spent == 0
+    model.fit(table, earlier=first)  # the same columns
+    model.fit(X, earlier=first)  # without names
 
 
 # ---- what the sum of two fits guarantees ---------------------------------------------
@@ -162,3 +176,29 @@ def test_documents_confirm_the_topics_of_three_days_as_those_of_one():
         assert not model.weak_topics_.any()
         tested = model._released.tested
         assert tested.confirmed_part(~model.weak_topics_) > 0.9
+
+
+def test_seed_words_count_in_the_rounds_as_often_as_in_the_documents_of_both():
+    X = make_topic_corpus(600, 30, 3, doc_length=30, random_state=0).data
+    seeds = np.zeros((3, 30))
+    seeds[[0, 1, 2], [4, 5, 6]] = 20.0
+    options = OPTIONS | {"epsilon": 50.0, "random_state": 0}
+    model = None
+    for rows in (slice(300), slice(300, 600)):
+        kind = SubLDA(prior_components=seeds, **options)
+        model = kind.fit(X[rows], earlier=model)
+    table = model._released.table[[4, 5, 6]]
+    totals = model._released.totals[[4, 5, 6]]
+    np.testing.assert_allclose(table.sum(axis=1), totals, rtol=0.1)
+
+
+def test_days_with_other_word_frequencies_do_not_make_noise_a_topic():
+    """Documents whose words are drawn one by one, from other laws on two days."""
+    random = np.random.default_rng(0)
+    base, model = random.gamma(0.5, 1, 200), None
+    options = OPTIONS | {"n_components": 8, "epsilon": 8.0, "max_iter": 20}
+    for day in range(2):
+        law = base * np.exp(random.normal(0, 0.7, 200))
+        X = random.multinomial(30, law / law.sum(), 2000)
+        model = SubLDA(random_state=day, **options).fit(X, earlier=model)
+    assert np.count_nonzero(~model.weak_topics_) <= 1

@@ -56,8 +56,8 @@ def fitted():
     return small(ledger=Ledger(epsilon=8.0)).fit(TEXTS, user_ids=USERS)
 
 
-def given_words(**options):
-    return small(vocabulary=WORDS, epsilon=math.inf, **options).fit(TEXTS)
+def given_words(vocabulary=WORDS, **options):
+    return small(vocabulary=vocabulary, epsilon=math.inf, **options).fit(TEXTS)
 
 
 def of_a_release(folder):
@@ -268,6 +268,16 @@ def test_who_lets_no_warning_of_a_seed_pass_pays_nothing():
     assert ledger.epsilon_spent == 0
 
 
+def test_the_owner_hears_of_private_texts_among_the_public_ones():
+    public = np.array([*GLOSSES.data[600:700], "", *TEXTS[:3]], dtype=object)
+    with pytest.warns(PrivateDataWarning, match="^3 texts are among public_texts"):
+        small(public_texts=public).fit([*TEXTS, "", ""])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivateDataWarning)
+        warnings.filterwarnings("ignore", "the vocabulary covers")
+        small(public_texts=public[:101]).fit([*TEXTS, "", ""])
+
+
 def test_public_texts_without_a_known_word_are_left_out_with_a_warning():
     """The words are paid for: an error would lose them."""
     with pytest.warns(UserWarning, match="topics are found without public_texts: "):
@@ -372,6 +382,10 @@ def test_a_later_fit_of_the_topic_model_alone_is_charged_like_any_other(tmp_path
         {"n_jobs": "two"},
         {"vocabulary": "xx", "stop_words": None},
         {"model": SubLDA(noise_multiplier=2.0)},
+        {"model": SubLDA(epsilon=2.0)},
+        {"model": SubLDA(ledger=Ledger())},
+        {"model": SubLDA(word_vectors=np.eye(60))},
+        {"word_vectors": "glove"},
         {"model": SubLDA(topic_word_prior="a")},
         {"model": SubLDA(subsampling_ratio=5.0)},
         {"model": SubLDA(prior_components=np.ones((3, 7)))},
@@ -395,6 +409,15 @@ def test_a_wrong_parameter_of_a_step_is_refused_before_anything_is_spent(wrong):
     with pytest.raises((ValueError, TypeError)):
         small(ledger=ledger, **wrong).fit(TEXTS)
     assert ledger.epsilon_spent == 0.0
+
+
+@pytest.mark.parametrize(
+    "form", [set, lambda words: {w: 4 - i for i, w in enumerate(words)}]
+)
+def test_given_words_have_the_columns_that_scikit_learn_gives_them(form):
+    vocabulary = form(WORDS)
+    expected = CountVectorizer(vocabulary=vocabulary).fit([]).get_feature_names_out()
+    assert [*given_words(vocabulary).vocabulary_] == [*expected]
 
 
 def test_what_fails_before_the_words_are_chosen_costs_nothing(monkeypatch):

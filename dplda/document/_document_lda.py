@@ -231,6 +231,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         you look at the model. The ledger counts an interrupted call; `epsilon_` does
         not.
 
+        The last calls up to `max_iter` test the topics. A further call changes them, so
+        that they are not tested any more: give the number of calls as `max_iter`.
+
         A model holds releases only. You may save it between calls as a checkpoint.
 
         Parameters

@@ -308,7 +308,7 @@ def learn(
     if seeds is not None and prior is not None:  # seed words stay in their topics
         of_topics = prior.expected[:, : table.shape[1]]
         expected = np.broadcast_to(of_topics, table.shape)
-        table[seeds] = reading.own[seeds, None] * expected[seeds]
+        table[seeds] = reading.totals[seeds, None] * expected[seeds]
     return replace(after, table=table, prior=prior)
 
 

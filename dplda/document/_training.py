@@ -48,6 +48,7 @@ from dplda.core._private_fit import (
     warn_if_cut_short,
 )
 from dplda.core._signal import KEPT_OUT, warn_if_weak
+from dplda.core._texts import words_of
 from dplda.datasets._shards import CountShards
 from dplda.document._contributions import (
     DOCS_OF_A_USER,
@@ -232,6 +233,12 @@ class Training:
                 raise ValueError(
                     f"earlier was fitted to {n_earlier} words, and X has {n_words}; "
                     "use one vocabulary for both"
+                )
+            names = [words_of(each) for each in (model, self.earlier)]
+            if None not in names and names[0] != names[1]:
+                raise ValueError(
+                    "earlier was fitted to columns with other names than those of X, "
+                    "or in another order; select the same columns for both"
                 )
         self.check_size(n_words)
         if model.expected_n_docs is not None and not self.budget.exact:

@@ -613,9 +613,10 @@ def check_affordable(new: Entry, page: Page) -> None:
         raise ValueError(
             f"this ledger protects one {counted[0].unit}, and {new.label!r} protects "
             f"one {new.unit}; their epsilons do not add up, and a ledger has one unit. "
-            "Pass the same user_ids to all its fits. Use another ledger only if one "
-            "of the results is never published: a reader of both may learn more about "
-            "a user than either epsilon says (docs/persons.md)"
+            "Pass the same user_ids to all its fits, as columns of one name or as "
+            "lists without a name. Use another ledger only if one of the results is "
+            "never published: a reader of both may learn more about a user than either "
+            "epsilon says (docs/persons.md)"
         )
     for entry in counted:
         if entry.part is None or new.part is None:

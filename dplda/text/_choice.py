@@ -322,6 +322,18 @@ def warn_of_copies(counted: Counted) -> None:
         )
 
 
+def warn_of_public(counted: Counted, public: Iterable[str]) -> None:
+    """Warn the owner of the texts of those that are among public texts, too."""
+    n_public = counted.n_among(public)
+    if n_public:
+        warn_user(
+            f"{n_public} texts are among public_texts, which are read without noise: "
+            "epsilon does not protect them; if they are not public, leave them out of "
+            "public_texts (not for release)",
+            PrivateDataWarning,
+        )
+
+
 def counts_of(counted: Counted, vocabulary: Mapping[str, int]) -> sp.csr_matrix:
     """Counts of the words of a vocabulary; warns if they cover little. Private."""
     X = counted.matrix(vocabulary)

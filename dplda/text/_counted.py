@@ -220,6 +220,11 @@ class Counted:
         n_different, n_forms = (len(different(forms)) for forms in self._written.T)
         return n_texts - n_different, n_different - n_forms
 
+    def n_among(self, texts: Iterable[str]) -> int:
+        """How many texts that are not empty are among the given ones."""
+        given = np.fromiter(map(hash, texts), np.int64)
+        return int(np.isin(self._written[:, 0], given).sum())
+
     @property
     def n_written(self) -> int:
         """Number of texts that are not empty."""

@@ -7,7 +7,7 @@ nothing is charged.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from dplda.core._corpus import public_tables
 from dplda.core._private_fit import PrivateEstimator, exactly_one
 from dplda.core._splitter import Splitter, forms_of
-from dplda.core._texts import each_text
+from dplda.core._texts import column_words, each_text
 from dplda.core._words import counter_of, language_of, letters, rule_of
 from dplda.datasets._word_vectors import check_source, load_word_vectors
 from dplda.datasets._words import language_words
@@ -36,6 +36,9 @@ from dplda.reading._topic_counts import PaidCounts
 from dplda.text._choice import Choice, GivenWords
 from dplda.text._count_vectorizer import PrivateCountVectorizer, column_of
 
+# parameters of the topic model that `PrivateTopicModel` sets
+GIVEN_ONCE = ("epsilon", "noise_multiplier", "ledger", "word_vectors", "random_state")
+
 
 @dataclass(frozen=True, eq=False)
 class PublicInputs:
@@ -45,6 +48,11 @@ class PublicInputs:
     # of vectors: "en" is the embedded table, None is without
     source: Any
     n_jobs: int | None
+
+    def each_text(self) -> Iterator[str]:
+        """The public texts, checked."""
+        if self.texts is not None:
+            yield from each_text("public_texts", column_of(self.texts, "public_texts"))
 
     def give(
         self, training: Training, vectorizer: Any, *, are_paid: bool
@@ -109,8 +117,7 @@ def parts_of(
     inputs = PublicInputs(
         estimator.public_texts, _source_of(estimator), estimator.n_jobs
     )
-    if inputs.texts is not None:
-        list(each_text("public_texts", column_of(inputs.texts, "public_texts")))
+    list(inputs.each_text())
     if not isinstance(inputs.source, str | None):
         check_source("word_vectors", inputs.source)
     for_words, for_topics = _shares_of(estimator)
@@ -167,6 +174,13 @@ def _topic_model_of(
     if expected is not None and n_components == "auto":
         n_components = expected.recommended_components
     model: DocumentLDA = clone(estimator.model) if estimator.model else SubLDA()
+    for name in GIVEN_ONCE:
+        if getattr(model, name) is not None:
+            raise ValueError(
+                f"model must leave {name}=None: PrivateTopicModel states the budget "
+                "of words and topics together, and gives the model what it needs; "
+                f"leave out {name}, or give it to PrivateTopicModel if it takes it"
+            )
     model.set_params(
         n_components=n_components,
         epsilon=epsilon,
@@ -177,12 +191,6 @@ def _topic_model_of(
         verbose=estimator.verbose,
         word_vectors=None,
     )
-    if model.noise_multiplier is not None:
-        raise ValueError(
-            "model must leave noise_multiplier=None, got "
-            f"{model.noise_multiplier}: epsilon states the budget of words "
-            "and topics together"
-        )
     model._validate_params()
     return model
 
@@ -269,6 +277,9 @@ def _vectorizer_of_given(estimator: PrivateEstimator) -> CountVectorizer:
     vocabulary = estimator.vocabulary
     if not all(isinstance(word, str) for word in vocabulary):
         raise ValueError("vocabulary must hold words (str); leave out other values")
+    if isinstance(vocabulary, Set):  # whose order differs between processes
+        vocabulary = sorted(vocabulary)
+    vocabulary = column_words(vocabulary)
     stop_words = _stop_words_of(estimator)
     rule = rule_of(vocabulary, stop_words=stop_words)
     forms = forms_of(rule, vocabulary)
@@ -314,5 +325,10 @@ def _source_of(estimator: PrivateEstimator) -> Any:
     given = estimator.word_vectors
     if not isinstance(given, str):
         return given
+    if given not in ("auto", "en"):  # a text has items, too, but no vectors
+        raise ValueError(
+            "word_vectors must be 'auto', 'en', None, or a mapping of words to "
+            f"vectors, got {given!r}"
+        )
     is_english = isinstance(estimator.vocabulary, str) and estimator.vocabulary == "en"
     return "en" if is_english or given == "en" else None

@@ -47,6 +47,7 @@ from dplda.text._choice import (
     counts_or_shards,
     refuse_few,
     warn_of_copies,
+    warn_of_public,
 )
 from dplda.text._count_vectorizer import OfTexts, PrivateCountVectorizer, column_of
 from dplda.text._counted import Counted
@@ -79,15 +80,16 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     stop_words : "auto", array-like of str or None, default="auto"
         Public words that do not count. "auto" takes the stop words of the language.
     public_texts : array-like of str or None, default=None
-        Public texts of the same kind: better topics at no cost. See
-        `dplda.public_prior`.
+        Public texts of the same kind: better topics at no cost. No private text may be
+        among them. See `dplda.public_prior`.
     word_vectors : "auto", "en", mapping, KeyedVectors or None, default="auto"
         Public vectors of what words mean: better topics at no cost. "en" takes the
         embedded English table; "auto" takes it if `vocabulary` is "en". Anything else
         is a source for `dplda.datasets.load_word_vectors`. The card says what was used.
     model : SubLDA, PrivateSVILDA or None, default=None
-        The topic model. This estimator sets its `n_components`, budget, ledger,
-        `n_jobs`, `random_state` and `verbose`. None takes ``SubLDA()``.
+        The topic model. This estimator sets its `n_components`, `delta`, `n_jobs` and
+        `verbose`. Give budget, ledger, seed and word vectors to this estimator, and not
+        to the model. None takes ``SubLDA()``.
     expected_n_docs : int or None, default=None
         Public guess of the number of texts, or of users, with about 100 words each.
         `fit` warns before the charge if they are too few for `n_components` topics.
@@ -351,6 +353,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             if counting is not None:
                 places = counting.places(counted.n_docs)  # private
             warn_of_copies(counted)
+            warn_of_public(counted, inputs.each_text())
             if isinstance(words, Choice):
                 weights = words.weigh(counted)  # private
             else:
