@@ -19,12 +19,12 @@ from numpy.typing import ArrayLike
 from dplda.core._base import BaseLDA
 from dplda.core._fold_in import fold_in
 from dplda.leaf._checks import check_integer
+from dplda.leaf._files import IN_MEMORY
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import as_objects, is_label, visible_text
 from dplda.privacy import PrivateDataWarning
 from dplda.release._counts import WITHOUT_GROUPS
 
-MOST_CELLS = 50_000  # of all tables together; more tables are a mistake, or noise
 MISSING = {"None", "nan", "NaN", "NaT", "<NA>"}  # how values that are missing print
 
 
@@ -228,10 +228,10 @@ def groups_of(
         check_integer(f"most_groups[{name!r}]", number, 1, len(checked[name]))
     n_groups = [len(groups) for groups in checked.values()]
     n_cells = n_topics * (math.prod(n_groups) if cross else sum(n_groups))
-    if n_cells > MOST_CELLS:
+    if n_cells > IN_MEMORY:
         raise ValueError(
             f"the tables of {n_topics} topics would have {n_cells} numbers, and at "
-            f"most {MOST_CELLS} are allowed; take fewer groups"
+            f"most {IN_MEMORY} are allowed; take fewer groups"
         )
     crossed = checked
     if cross:
