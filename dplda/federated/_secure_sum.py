@@ -107,19 +107,20 @@ class Keys:
 
     def __init__(self, kem: bool, seed: bytes | None = None) -> None:
         seed = os.urandom(DIGEST) if seed is None else seed
-        self._x25519 = X25519PrivateKey.from_private_bytes(
-            hashlib.sha256(seed).digest()
-        )
+        own = hashlib.sha256(seed).digest()
+        self._x25519 = X25519PrivateKey.from_private_bytes(own)
         self._kem = None
         if kem:
-            of_kem = hashlib.sha512(seed).digest()
-            self._kem = mlkem.MLKEM768PrivateKey.from_seed_bytes(of_kem)
+            own = hashlib.sha512(seed).digest()
+            self._kem = mlkem.MLKEM768PrivateKey.from_seed_bytes(own)
         self._secrets: dict[int, bytes] = {}  # shared with each other party
 
     def public(self) -> bytes:
         """Public keys, for everybody."""
-        keys = [self._x25519, *([] if self._kem is None else [self._kem])]
-        return pack([key.public_key().public_bytes_raw() for key in keys])
+        keys = [self._x25519.public_key().public_bytes_raw()]
+        if self._kem is not None:
+            keys.append(self._kem.public_key().public_bytes_raw())
+        return pack(keys)
 
     def encapsulate(self, me: int, publics: Sequence[bytes]) -> bytes:
         """Encapsulated keys for the parties after this one; `publics` are all keys."""
