@@ -286,7 +286,7 @@ WRONG = {
     ),
     "cells": (
         {
-            "levels": dict.fromkeys(("ward", "month"), [*map(str, range(3000))]),
+            "levels": {by: [*map(str, range(3000))] for by in ("ward", "month")},
             "cross": True,
         },
         ValueError,

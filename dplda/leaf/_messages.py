@@ -46,7 +46,6 @@ PUBLIC = {
 }
 
 logging.getLogger("dplda").addHandler(logging.NullHandler())
-BETWEEN = 0.2  # seconds, of two states of a line
 _WITHIN = ("dplda.", "sklearn.", "joblib.")
 
 
@@ -150,27 +149,27 @@ class Progress:
         if not self.is_shown:
             yield from items
             return
-        begun = due = time.monotonic()
+        begun = time.monotonic()
         is_terminal = _is_terminal()
         n_items = len(items) if isinstance(items, Sized) else 0
         is_open = False  # whether the cursor stands in a line
         tenth = -1
-        said = ""
+        said = line = ""
         try:
             for i, item in enumerate(items):
-                now = time.monotonic()
                 # some callers do not ask for more after the last item
                 is_last = i + 1 == n_items
-                if now >= due or is_last:
-                    due = now + BETWEEN
-                    total = n_items or i + length_hint(items)
-                    done = i / total if i < total else 0.0
-                    if is_terminal or is_last or int(10 * done) > tenth:
-                        tenth = int(10 * done)
-                        said = step(item, done)
-                        left = "" if is_last else _left(now - begun, done)
-                        self._print(said + left, "")
-                        is_open = is_terminal
+                total = n_items or i + length_hint(items)
+                done = i / total if i < total else 0.0
+                if is_terminal or is_last or int(10 * done) > tenth:
+                    tenth = int(10 * done)
+                    before = line
+                    line = said = step(item, done)
+                    if not is_last:
+                        line += _left(time.monotonic() - begun, done)
+                    if line != before:
+                        self._print(line, "")
+                    is_open = is_terminal
                 yield item
             if is_open or (said and said != step(item, 1.0)):
                 self._print(step(item, 1.0))
