@@ -16,11 +16,12 @@ from pathlib import Path
 
 from aiohttp import web
 
-from dplda.federated._line import MAX_REASON, PROCESS, RETRY_SECONDS, WAIT_SECONDS
+from dplda.federated._line import PROCESS, RETRY_SECONDS, WAIT_SECONDS
 from dplda.federated._plan import Plan
 from dplda.federated._secure_sum import SETUP, Adder
 from dplda.leaf._checks import check_integer
 from dplda.leaf._files import PUBLIC, write_atomically
+from dplda.release._records import MAX_TEXT
 
 log = logging.getLogger("dplda.federated")
 
@@ -220,7 +221,7 @@ class Coordinator:
         # the handshake also admits certificates that a party's certificate has signed
         if party is None or call is None:
             raise web.HTTPForbidden
-        process = request.headers.get(PROCESS, "")[:MAX_REASON]
+        process = request.headers.get(PROCESS, "")[:MAX_TEXT]
         if not await self._admits(party, process):
             raise web.HTTPConflict(
                 text="another process of this party is in the fit, and it goes on"

@@ -31,13 +31,13 @@ from urllib.parse import urlsplit
 
 from dplda.federated._secure_sum import SETUP
 from dplda.leaf._checks import escaped
+from dplda.release._records import MAX_TEXT
 
 log = logging.getLogger("dplda.federated")
 
 # that a call waits for a reply, before firewalls take it for dead
 WAIT_SECONDS = 30.0
 RETRY_SECONDS = 3.0  # between two calls of a party: 30 parties make 10 calls a second
-MAX_REASON = 200  # characters of a text that the other side gives
 # A coordinator that refuses a certificate closes the line without a message.
 CUT = (ssl.SSLEOFError, ConnectionResetError, BrokenPipeError, RemoteDisconnected)
 PROCESS = "Process"  # header: random digits of a party's process
@@ -141,7 +141,7 @@ class Line:
             line.request(method, f"/{self._number}", body, {PROCESS: self._process})
             response = line.getresponse()
             if response.status != HTTPStatus.OK:
-                return response.status, response.read(MAX_REASON)
+                return response.status, response.read(MAX_TEXT)
             if response.length is None or response.length > self._max_bytes:
                 raise ValueError(
                     f"the coordinator's reply has more than {self._max_bytes} bytes"
@@ -166,9 +166,9 @@ def checked_address(text: str) -> str:
 
 def reason_of(error: Exception) -> tuple[str, bool]:
     """Why a call has failed, and whether a further one would fail too."""
-    said = ascii(error)[:MAX_REASON]  # it may quote what the other side sent
+    said = ascii(error)[:MAX_TEXT]  # it may quote what the other side sent
     if isinstance(error, ssl.SSLCertVerificationError):
-        why = ascii(error.verify_message)[:MAX_REASON]
+        why = ascii(error.verify_message)[:MAX_TEXT]
         return (
             f"its certificate is not that of --coordinator-certificate ({why})",
             True,
