@@ -38,7 +38,9 @@ log = logging.getLogger("dplda.federated")
 # that a call waits for a reply, before firewalls take it for dead
 WAIT_SECONDS = 30.0
 RETRY_SECONDS = 3.0  # between two calls of a party: 30 parties make 10 calls a second
-# A coordinator that refuses a certificate closes the line without a message.
+# A coordinator that refuses a certificate closes the line without a message. After so
+# many closings, it is not a coordinator that happens to end.
+MOST_CUTS = 3
 CUT = (ssl.SSLEOFError, ConnectionResetError, BrokenPipeError, RemoteDisconnected)
 PROCESS = "Process"  # header: random digits of a party's process
 
@@ -69,6 +71,7 @@ class Line:
         self._number = 0  # of the next message
         self._was_heard = False  # ever
         self._is_connected = True
+        self._n_cut = 0  # calls that the coordinator closed before it was ever heard
 
     def exchange(self, message: bytes) -> bytes:
         """Give the next message, and wait for the reply, despite broken lines."""
@@ -101,7 +104,8 @@ class Line:
     def _judge(self, error: Exception, seconds: float) -> None:
         """Give up if the line cannot come back or was away too long; say why."""
         why, is_final = reason_of(error)
-        if isinstance(error, CUT) and not self._was_heard:
+        self._n_cut += isinstance(error, CUT) and not self._was_heard
+        if self._n_cut >= MOST_CUTS:
             why = (
                 "it closes the line when it has seen the certificate of this party: it "
                 "has another plan, or takes the certificate for expired"
