@@ -457,7 +457,7 @@ def test_a_request_that_is_refused_costs_nothing(corpus):
         answer(SubLDA(3, epsilon=4.0, ledger=ledger), X, request())
     assert ledger.entries() == []
     answer(party, X, request())
-    with pytest.raises(MessageError, match="bytes, and at most 4596 are read"):
+    with pytest.raises(MessageError, match="bytes, and at most 10500 are read"):
         answer(party, None, request(1, 1000))
 
 

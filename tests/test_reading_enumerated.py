@@ -11,7 +11,12 @@ from sklearn.base import BaseEstimator
 from dplda.datasets import make_topic_corpus
 from dplda.leaf._users import number_users
 from dplda.reading._groups import groups_of
-from dplda.reading._noisy_score import NORM, TOKEN_WEIGHT, _ratio, contributions
+from dplda.reading._noisy_score import (
+    TOKEN_WEIGHT,
+    _ratio,
+    contributions,
+    largest_norm,
+)
 
 X = make_topic_corpus(120, 40, 4, doc_length=60, random_state=0).data
 
@@ -54,7 +59,7 @@ def test_contributions_read_one_unit_and_are_bounded(X, clip, max_tokens):
 
     together = of(X)
     np.testing.assert_array_equal(together, np.vstack([of(row) for row in X[:, None]]))
-    assert (np.hypot(*together.T) <= NORM * max_tokens * (1 + 1e-12)).all()
+    assert (np.hypot(*together.T) <= largest_norm(max_tokens) * (1 + 1e-12)).all()
     users = number_users(np.arange(len(X)) % 3, len(X))
     of_users = [
         of(X[users == u], users[users == u] * 0) for u in range(users.max() + 1)

@@ -35,7 +35,6 @@ NOT_TESTED = (
     f"fit had fewer than {FEWEST_WITH_TEST} rounds, a single topic, or too few "
     "documents, reports or batches."
 )
-SMALLEST_SIGNAL = 0.3  # least mean count of a cell over its noise; a fit warns below it
 
 
 def standing_words(components: np.ndarray, components_std: np.ndarray) -> np.ndarray:
@@ -183,43 +182,36 @@ def deviate_of_mean(total: np.ndarray, squares: np.ndarray, n: int) -> np.ndarra
 
 
 def warn_if_weak(estimator: BaseEstimator, instead: str | None = None) -> None:
-    """Warn if more than half of the topics are weak, or counts are far below the noise.
+    """Warn if more than half of the topics are weak.
 
     `instead` says what the model has instead of weak topics.
     """
     name = type(estimator).__name__
     weak = estimator.weak_topics_
-    signal = getattr(estimator, "signal_to_noise_", None)
     n_read = np.count_nonzero(~weak)
-    is_noisy = signal is not None and signal < SMALLEST_SIGNAL
     tested = is_tested(estimator)
     without_noise = not np.any(getattr(estimator, "components_std_", 1.0))
-    if len(weak) == 1 or (without_noise and not tested):
-        return
-    if not (is_noisy or 2 * n_read < len(weak)):
+    if len(weak) == 1 or (without_noise and not tested) or 2 * n_read >= len(weak):
         return
     facts = f"{len(weak) - n_read} of {len(weak)} topics of {name} are weak"
     meaning = "they are not shown to be more than noise"
     if not tested:
         facts = f"all topics of {name} are weak, because they are not tested"
         meaning = "nobody knows which of them are more than noise"
-    first = ""
-    if is_noisy:
-        facts += (
-            f", and signal_to_noise_ of {name} is {signal:.2g}, below {SMALLEST_SIGNAL}"
-        )
-        meaning = "the model knows word frequencies, and little of topics"
-        first = "public texts (public_prior), "
+    advice = plan = ""
+    signal = getattr(estimator, "signal_to_noise_", None)
+    if signal is not None:
+        facts += f", and signal_to_noise_ of {name} is {signal:.2g}"
+        plan = ". dplda.plan says before a fit what to expect"
         trust = getattr(estimator, "prior_trust_", None) or 0.0
         if trust >= 1.0 - trust:
             meaning = "its topics are mostly those of prior_components"
-            first = ""
-    meaning = instead or meaning
-    if 2 <= n_read < len(weak):
-        first += f"n_components={n_read} in a new fit (which costs, too), "
-    plan = "" if signal is None else ". dplda.plan says before a fit what to expect"
+        else:
+            advice = "public texts (public_prior), "
+    if n_read >= 2:
+        advice += f"n_components={n_read} in a new fit (which costs, too), "
     warn_user(
-        f"{facts}: {meaning}; use {first}more documents, a larger epsilon, or fewer "
-        f"words{plan}",
+        f"{facts}: {instead or meaning}; use {advice}more documents, a larger epsilon, "
+        f"or fewer words{plan}",
         LowSignalWarning,
     )

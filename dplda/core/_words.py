@@ -12,6 +12,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import IntFlag, auto
 from functools import lru_cache
 
 from sklearn.feature_extraction.text import (
@@ -24,11 +25,6 @@ UNKNOWN = "und"  # the language code for "undetermined"
 # Languages without spaces, or with particles joined to words: wordfreq splits them.
 WITHOUT_SPACES = ("ja", "ko", "zh")
 TWO_OR_MORE = r"(?u)\b\w\w+\b"  # as in scikit-learn
-# Kinds of characters in words, as bits for the kernel. OTHER: digits and underscores. A
-# mark belongs to the letter before it.
-LETTER = 1
-OTHER = 2
-MARK = 4
 # Fewest letters of a word in a language; 3 elsewhere. The largest number up to 3 with
 # which words keep 90% of the letters of running text
 # (`benchmarks/vocabulary.py --letters`).
@@ -74,6 +70,14 @@ _UNSEEN = (
     (0x1D173, 0x1D17A),
     (0xE0000, 0xE0FFF),
 )
+
+
+class Kind(IntFlag):
+    """Kinds of characters in words, as bits for the kernel."""
+
+    LETTER = auto()
+    OTHER = auto()  # digits and underscores
+    MARK = auto()  # belongs to the letter before it
 
 
 @dataclass(frozen=True)
@@ -174,8 +178,8 @@ def _letters(least: int) -> str:
 
 # `\b` matches only between a word character and another character. These patterns
 # therefore match whole runs of word characters.
-_RUNS = {TWO_OR_MORE: (LETTER | OTHER, 2)} | {
-    _letters(least): (LETTER, least) for least in (1, 2, 3)
+_RUNS = {TWO_OR_MORE: (Kind.LETTER | Kind.OTHER, 2)} | {
+    _letters(least): (Kind.LETTER, least) for least in (1, 2, 3)
 }
 
 
@@ -184,12 +188,12 @@ def kinds() -> bytes:
     """The kind of each code point, as `re` of this Python sees it; else 0."""
     every = "".join(map(chr, range(sys.maxunicode + 1)))
     table = bytearray(len(every))
-    for pattern, kind in ((r"\w+", OTHER), (r"[^\W\d_]+", LETTER)):
+    for pattern, kind in ((r"\w+", Kind.OTHER), (r"[^\W\d_]+", Kind.LETTER)):
         for match in re.finditer(pattern, every):
             begin, end = match.span()
             table[begin:end] = bytes([kind]) * (end - begin)
     for mark in _marks():
-        table[ord(mark)] = MARK
+        table[ord(mark)] = Kind.MARK
     return bytes(table)
 
 

@@ -205,8 +205,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         LowSignalWarning
             If fewer than half of the topics are shown to be more than noise after
             `max_iter` rounds, or are expected to be with `expected_n_docs` documents;
-            if `signal_to_noise_` is below 0.3; or if topics of `prior_components` sum
-            to 1, or the releases do not agree with them.
+            or if topics of `prior_components` sum to 1, or the releases do not agree
+            with them.
         PrivateDataWarning
             If most rows hold no word, or if more than a tenth are copies of other rows.
             The warning is private.

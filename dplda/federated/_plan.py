@@ -19,7 +19,7 @@ from dplda.document._sublda import SubLDA
 from dplda.document._svilda import PrivateSVILDA
 from dplda.federated._certificates import binary, check_dates, pem_of
 from dplda.federated._line import MAX_REASON
-from dplda.federated._messages import MAX_HEADER, check_name, vocabulary_hash
+from dplda.federated._messages import check_name, vocabulary_hash
 from dplda.federated._secure_sum import (
     HAS_KEM,
     Terms,
@@ -28,6 +28,7 @@ from dplda.federated._secure_sum import (
 from dplda.leaf._checks import check_integer, escaped
 from dplda.privacy import epsilon_of
 from dplda.privacy._charge import Step
+from dplda.release._records import MAX_TEXT
 from dplda.text._choice import selection_of
 from dplda.text._count_vectorizer import PrivateCountVectorizer
 from dplda.text._parts import split_budget
@@ -222,5 +223,5 @@ class Plan:
         n_words = len(self.words) if self.n_words is None else self.n_words
         n_cells = n_words * int(self.estimator().n_components)
         sums = 8 * (n_cells + len(self.words) + 2)
-        keys = MAX_HEADER * n_parties**2  # of each party for each, with signatures
+        keys = MAX_TEXT * n_parties**2  # of each party for each, with signatures
         return sums + keys

@@ -107,13 +107,12 @@ class Keys:
 
     def __init__(self, kem: bool, seed: bytes | None = None) -> None:
         seed = os.urandom(DIGEST) if seed is None else seed
-        self._x25519 = X25519PrivateKey.from_private_bytes(
-            hashlib.sha256(seed).digest()
-        )
+        own = hashlib.sha256(seed).digest()
+        self._x25519 = X25519PrivateKey.from_private_bytes(own)
         self._kem = None
         if kem:
-            of_kem = hashlib.sha512(seed).digest()
-            self._kem = mlkem.MLKEM768PrivateKey.from_seed_bytes(of_kem)
+            own = hashlib.sha512(seed).digest()
+            self._kem = mlkem.MLKEM768PrivateKey.from_seed_bytes(own)
         self._secrets: dict[int, bytes] = {}  # shared with each other party
 
     def public(self) -> bytes:

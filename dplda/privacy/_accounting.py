@@ -278,8 +278,8 @@ def bound_epsilon(groups: Groups, delta: float, *, upper: bool = True) -> float:
         return epsilon_of_mu(gaussian_mu_of(groups), delta, upper=upper)
     largest = 0.0
     for added in sorted(ways(groups)):
-        if upper and is_rare(groups, delta, added):
-            side = rare_epsilon(groups, delta, added, enough=largest)
+        if upper and is_rare(groups, added):
+            side = rare_epsilon(groups, delta, added)
             side = min(side, _renyi(groups, delta, added)[0])
         else:
             side = _side(groups, delta, added=added, upper=upper)

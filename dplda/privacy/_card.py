@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 from urllib.parse import quote
 
 from dplda.leaf._checks import escaped
@@ -37,50 +38,36 @@ NOT_COVERED = (
 PAGES = "https://github.com/dplda/dplda/blob/main/docs/"
 
 
-class Part(Protocol):
-    """What the card says of a part of the unit."""
+@dataclass(frozen=True, repr=False)
+class Stated:
+    """What a guarantee states, and what follows for the card: see `Guarantee`."""
+
+    unit: str
+    relation: str
+    epsilon: float
+    delta: float
+    mechanism: str
+    sensitivity: float
+    noise_scale: PerRound
+    seeded: bool
+    assumptions: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
+    total_variation: float = 0.0
+    trusted: str = ""
+    provenance: tuple[tuple[str, str], ...] = ()
+    ledger: str = ""
+    receipt: str = ""
+    theorem: str = ""
 
     @property
-    def epsilon(self) -> float: ...
+    def gaussian_mu(self) -> float | None:
+        raise NotImplementedError
 
+    def detection_rate(self) -> float:
+        raise NotImplementedError
 
-class Stated(Protocol):
-    """The fields of a guarantee that the card reads; `Guarantee` describes them."""
-
-    @property
-    def unit(self) -> str: ...
-    @property
-    def relation(self) -> str: ...
-    @property
-    def epsilon(self) -> float: ...
-    @property
-    def delta(self) -> float: ...
-    @property
-    def mechanism(self) -> str: ...
-    @property
-    def sensitivity(self) -> float: ...
-    @property
-    def noise_scale(self) -> PerRound: ...
-    @property
-    def seeded(self) -> bool: ...
-    @property
-    def assumptions(self) -> tuple[str, ...]: ...
-    @property
-    def events(self) -> tuple[Event, ...]: ...
-    @property
-    def total_variation(self) -> float: ...
-    @property
-    def trusted(self) -> str: ...
-    @property
-    def provenance(self) -> tuple[tuple[str, str], ...]: ...
-    @property
-    def ledger(self) -> str: ...
-    @property
-    def theorem(self) -> str: ...
-    @property
-    def gaussian_mu(self) -> float | None: ...
-    def detection_rate(self) -> float: ...
-    def for_part_of_unit(self) -> Part: ...
+    def for_part_of_unit(self) -> Stated:
+        raise NotImplementedError
 
 
 # ---- the forms of the card -----------------------------------------------------------

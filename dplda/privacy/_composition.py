@@ -52,15 +52,15 @@ SMALLEST_DELTA = 1e-200
 _SMALLEST_TAIL = SMALLEST_DELTA * U * U / MAX_COUNT
 # Orders of the bounds on what wraps around, as shares of the tilt.
 _SHARES = (-4.0, -2.0, -1.0, -0.5, -0.25, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0)
-_TAIL = 1e-12  # of a tilted law: beyond the window, and in frequencies not kept
-STEP_TAIL = 1e-7  # share of delta that may be an infinite loss, of all steps together
+# Of a tilted law: beyond the window, and in frequencies not kept. The same share of
+# delta may be an infinite loss, of all steps together.
+TAIL = 1e-12
 # Cells for each standard deviation of a loss. The excess of epsilon falls with the
-# square: at 64 it is 1e-5 to 1e-4. Many steps have a fourth of the cells, and 16 times
+# square: at 64 it is 1e-5 to 1e-4. Many kinds have a fourth of the cells, and 16 times
 # the excess: with 64 cells, the transforms of a ledger of 1,000 kinds would keep 1.9
-# GB, instead of 0.5, and those of a million steps take 1.5 s, instead of 0.4.
+# GB, instead of 0.5.
 _CELLS = 64.0
 MANY_KINDS = 64
-_MANY_STEPS = 10**5
 _MOST_CELLS = 2**22  # of a window: 32 MB a vector; of a law, an eighth of it
 
 
@@ -143,7 +143,7 @@ class _Power:
 
     first: int  # place of the first cell
     width: int  # number of cells of the composed law
-    # of the low frequencies; the others are together below `_TAIL`
+    # of the low frequencies; the others are together below `TAIL`
     values: NDArray[np.complex128]
     bounds: FloatArray  # upper bounds on their absolute values, with all errors
     log_mass: float
@@ -198,7 +198,7 @@ def _power(
     with np.errstate(divide="ignore"):
         sizes = np.log(np.abs(transform) + _transform_error(n))
     log_bounds = count * (sizes + 4.0 * U)
-    large = np.flatnonzero(log_bounds > math.log(_TAIL / n))
+    large = np.flatnonzero(log_bounds > math.log(TAIL / n))
     n_kept = int(large[-1]) + 1 if len(large) else 1
     return _Power(
         first=count * first,
@@ -319,7 +319,7 @@ def compose(
     if upper:
         groups = tuple(_ranges_as_one_step(event, count) for event, count in groups)
     # the mass of one step that may count as an infinite loss
-    tail = STEP_TAIL * delta / n_steps
+    tail = TAIL * delta / n_steps
     tail = max(2.0 ** (8 * math.floor(math.log2(tail) / 8.0)), _SMALLEST_TAIL)
     reaches = _reaches(groups, added, upper, tail)
     if reaches is None:
@@ -341,7 +341,7 @@ def compose(
             for (curve, ends), count in zip(reaches, counts)
         ]
         first, outside = _window(parts, tilt, h, n)
-        if outside <= _TAIL:
+        if outside <= TAIL:
             break
         n *= 2
     masses, masses_error = _multiplied(parts, first, n, outside)
@@ -412,8 +412,7 @@ def _cell_length(reaches: list[Reach], counts: list[int], spread: float) -> floa
         count * curve.deviation**2 for (curve, _), count in zip(reaches, counts)
     ]
     unit = reaches[int(np.argmax(variances))][0].unit
-    is_large = len(reaches) > MANY_KINDS or sum(counts) > _MANY_STEPS
-    cells = _CELLS / 4.0 if is_large else _CELLS
+    cells = _CELLS / 4.0 if len(reaches) > MANY_KINDS else _CELLS
     typical = max(math.sqrt(sum(variances) / sum(counts)), TINY)
     h = unit * 2.0 ** math.floor(math.log2(typical / cells / unit))
     widest = max(high - low for _, (low, high) in reaches)
@@ -467,7 +466,7 @@ def _multiplied(
     # up: each step is off by its own share
     entries = math.expm1(min(sum(part.entries for part in parts), 1.0))
     # up: what wraps around, and frequencies that were left out
-    error = outside + 2.0 * float(wrong.sum()) + _TAIL
+    error = outside + 2.0 * float(wrong.sum()) + TAIL
     # up: the transform back
     error += 2.0 * _transform_error(n) * float(sizes.sum()) + entries
     return masses, error

@@ -17,7 +17,7 @@ from dplda.privacy._accounting import (
     grouped,
     is_chargeable,
 )
-from dplda.privacy._card import PerRound
+from dplda.privacy._card import Stated
 from dplda.privacy._curves import MARGIN
 from dplda.privacy._detection import rate_of_events, rate_of_pairs
 from dplda.privacy._events import (
@@ -38,7 +38,7 @@ LARGEST_VARIATION = 1e-9  # a million calls of `partial_fit` add up to 2e-12
 
 
 @dataclass(frozen=True, repr=False)
-class Guarantee:
+class Guarantee(Stated):
     """The privacy guarantee of a fitted model, with its assumptions.
 
     ``print(model.privacy_)`` shows it as a card of short lines, and a notebook as a
@@ -95,23 +95,6 @@ class Guarantee:
     >>> guarantee.for_groups(3).unit
     'group of 3 documents'
     """
-
-    unit: str
-    relation: str
-    epsilon: float
-    delta: float
-    mechanism: str
-    sensitivity: float
-    noise_scale: PerRound
-    seeded: bool
-    assumptions: tuple[str, ...] = ()
-    events: tuple[Event, ...] = ()
-    total_variation: float = 0.0
-    trusted: str = ""
-    provenance: tuple[tuple[str, str], ...] = ()
-    ledger: str = ""
-    receipt: str = ""
-    theorem: str = ""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.total_variation <= LARGEST_VARIATION:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dplda.privacy._composition import (
     MANY_KINDS,
-    STEP_TAIL,
+    TAIL,
     Groups,
     law_of_polygon,
     values_above,
@@ -30,26 +30,14 @@ from dplda.privacy._curves import (
 )
 from dplda.privacy._events import Event, PoissonSampled
 
-# A step is rare if its rate, or delta, is below this: equal cells would take seconds,
-# or more than the memory.
+# A step is rare if its rate is at most this: equal cells would take seconds, or more
+# than the memory.
 _RATE = 1e-3
-_TINY_DELTA = 1e-20
 _ROWS = 32  # of a block of losses: it stays in the cache of a core, twice as fast
 # smaller losses count as this one, whose exponential is a rounding
 _LOWEST = math.log(U)
-# Distances of knots, as shares of the loss, or of the law's deviation around 0; and of
-# losses up to about the epsilon that is searched. Halving both changes epsilon by at
-# most 0.3%, and takes four times as long.
-_APART = 0.05
-_FINE = 0.015
-_HIGHEST = 2.5  # times epsilon: larger losses count as infinite, after single steps
-
-
-class _Scale(NamedTuple):
-    """Where knots are dense, and the mass that may be an infinite loss."""
-
-    epsilon: float  # the one that is searched; infinite if unknown
-    tail: float  # of one step
+# Distance of knots, as a share of the loss, or of the law's deviation around 0.
+_APART = 0.025
 
 
 class _Law(NamedTuple):
@@ -62,49 +50,31 @@ class _Law(NamedTuple):
     deviation: float  # roughly that of most losses
 
 
-def is_rare(groups: Groups, delta: float, added: bool) -> bool:
-    """Whether some step is rare, and the kinds of steps are few and have curves.
-
-    At a tiny delta every sampled step is rare: losses far from most others decide.
-    """
+def is_rare(groups: Groups, added: bool) -> bool:
+    """Whether some step is rare, and the kinds of steps are few and have curves."""
     if len(groups) > MANY_KINDS:
         return False
     curves = [curve_of(event, added=added, upper=True) for event, _ in groups]
     if any(curve is None for curve in curves):
         return False
-    return any(_is_rare_step(event, delta) for event, _ in groups)
-
-
-def _is_rare_step(event: Event, delta: float) -> bool:
-    return isinstance(event, PoissonSampled) and (
-        event.sampling_probability <= _RATE or delta < _TINY_DELTA
+    return any(
+        isinstance(event, PoissonSampled) and event.sampling_probability <= _RATE
+        for event, _ in groups
     )
 
 
-def rare_epsilon(
-    groups: Groups, delta: float, added: bool, enough: float = 0.0
-) -> float:
+def rare_epsilon(groups: Groups, delta: float, added: bool) -> float:
     """Epsilon at a delta in one direction, never too small; infinite if none is found.
 
-    A first composition finds where the second needs more knots. The second is omitted
-    if the first epsilon is at most `enough`.
+    The polygon of all steps is there at delta.
     """
-    tail = STEP_TAIL * delta / sum(count for _, count in groups)
-    # powers of two: a ledger asks for similar scales again
+    tail = TAIL * delta / sum(count for _, count in groups)
+    # powers of two: a ledger asks for similar laws again
     tail = max(2.0 ** math.floor(math.log2(tail)), TINY)
-    epsilon = _epsilon(groups, delta, added, _Scale(math.inf, tail))
-    if enough < epsilon < math.inf:
-        near = _Scale(2.0 ** (math.ceil(4.0 * math.log2(epsilon)) / 4.0), tail)
-        epsilon = min(epsilon, _epsilon(groups, delta, added, near))
-    return epsilon
-
-
-def _epsilon(groups: Groups, delta: float, added: bool, scale: _Scale) -> float:
-    """Epsilon where the polygon of all steps is at delta."""
     law: _Law | None = None
     for event, count in groups:
-        steps = _power(event, count, added, scale)
-        law = steps if law is None else _composed(law, steps, scale)
+        steps = _power(event, count, added, tail)
+        law = steps if law is None else _composed(law, steps)
     assert law is not None
     values = law.values
     if values[-1] > delta:
@@ -121,35 +91,34 @@ def _epsilon(groups: Groups, delta: float, added: bool, scale: _Scale) -> float:
 
 
 @lru_cache(maxsize=256)
-def _power(event: Event, count: int, added: bool, scale: _Scale) -> _Law:
+def _power(event: Event, count: int, added: bool, tail: float) -> _Law:
     """The law of a step that is repeated, by squaring."""
-    one = _law_of_step(event, added, scale)
+    one = _law_of_step(event, added, tail)
     law = one
     for digit in f"{count:b}"[1:]:
-        law = _composed(law, law, scale)
+        law = _composed(law, law)
         if digit == "1":
-            law = _composed(one, law, scale)
+            law = _composed(one, law)
     return law
 
 
-def _law_of_step(event: Event, added: bool, scale: _Scale) -> _Law:
+def _law_of_step(event: Event, added: bool, tail: float) -> _Law:
+    """The law of one step, with at most the mass `tail` at infinity."""
     curve = curve_of(event, added=added, upper=True)
     assert curve is not None
-    low, high = curve.span(scale.tail)
+    low, high = curve.span(tail)
     deviation = max(curve.deviation, TINY)
-    knots = _knots(low, high, deviation, scale)
+    knots = _knots(low, high, deviation)
     return _law(knots, values_above(curve, knots), deviation)
 
 
-def _composed(first: _Law, second: _Law, scale: _Scale) -> _Law:
+def _composed(first: _Law, second: _Law) -> _Law:
     """The law of both: the second's polygon, averaged over the first's losses."""
-    high = max(first.knots[-1], second.knots[-1], _HIGHEST * scale.epsilon)
     # up: at the last knot no sum is rounded to below the end of the second law, where
     # its polygon is steep; knots may lie anywhere
-    end = up(first.knots[-1] + second.knots[-1], 64.0 * U)
-    high = min(end, high)
+    high = up(first.knots[-1] + second.knots[-1], 64.0 * U)
     deviation = math.hypot(first.deviation, second.deviation)
-    knots = _knots(first.knots[0] + second.knots[0], high, deviation, scale)
+    knots = _knots(first.knots[0] + second.knots[0], high, deviation)
     growth = np.append(-1.0, _growth_above(second.knots))
     growth, values = _finer(growth, np.append(1.0, second.values))
     n_blocks = 1 + len(knots) // _ROWS
@@ -213,22 +182,20 @@ def _growth_above(knots: FloatArray) -> FloatArray:
     return growth + 16.0 * U * np.abs(growth)
 
 
-def _knots(low: float, high: float, deviation: float, scale: _Scale) -> FloatArray:
+def _knots(low: float, high: float, deviation: float) -> FloatArray:
     """Losses from the lowest to the highest, through 0."""
-    above = _ladder(min(high, LARGEST_LOSS), deviation, scale)
-    below = _ladder(-max(low, _LOWEST), deviation, scale)
+    above = _ladder(min(high, LARGEST_LOSS), deviation)
+    below = _ladder(-max(low, _LOWEST), deviation)
     return np.concatenate([-below[::-1], [0.0], above])
 
 
-def _ladder(end: float, deviation: float, scale: _Scale) -> FloatArray:
-    """Positive losses up to the end, which are dense up to about epsilon."""
-    dense = _HIGHEST * scale.epsilon if scale.epsilon < math.inf else 0.0
+def _ladder(end: float, deviation: float) -> FloatArray:
+    """Positive losses up to the end."""
     unit = _APART * min(deviation, 1.0)
     end = max(end, unit)
     losses = [unit]
     while losses[-1] < end:
         loss = losses[-1]
-        share = _FINE if loss < dense else _APART
-        losses.append(loss + max(unit, share * loss))
+        losses.append(loss + max(unit, _APART * loss))
     losses[-1] = end
     return np.array(losses)

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, Matrix, check_counts
@@ -16,7 +17,7 @@ from dplda.core._private_fit import Interval, no_guarantee, publish
 from dplda.leaf._compat import Options, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivacyLeakWarning
-from dplda.privacy._streams import Streams
+from dplda.privacy._streams import Streams, Words
 
 # what an observer of the training sees
 COUNTS = "word-topic counts"
@@ -112,6 +113,18 @@ class PublishedLDA(BaseLDA):
             seeded=streams.seeded,
         )
         publish(self, record, components_=components, **attributes)
+
+
+def laplace(words: Words, scale: float) -> NDArray[np.float64]:
+    """A draw of Laplace noise in floating point for each random word."""
+    u = inside(words)
+    noise: NDArray[np.float64] = np.where(u < 0.5, np.log(2 * u), -np.log(2 - 2 * u))
+    return noise * scale
+
+
+def inside(words: Words) -> NDArray[np.float64]:
+    """Uniform numbers strictly inside (0, 1)."""
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def count_words(corpus: Corpus, topics: np.ndarray, n_components: int) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Real
 
 import numpy as np
@@ -14,23 +13,18 @@ from dplda.core._private_fit import Interval
 from dplda.gibbs._frozen_table import uniform_topics
 from dplda.kernels import _published_hdp
 from dplda.leaf._messages import rounds
-from dplda.privacy._mechanisms import MAX_SCALE, MIN_SCALE, Mechanism
 from dplda.privacy._recorder import announce
 from dplda.privacy._streams import Purpose, Streams
-from dplda.privacy.mechanisms import FlooredLaplace, NoNoise
 from dplda.published._base import (
     COUNTS,
     TOPICS,
     Flaw,
     PublishedLDA,
     count_words,
+    laplace,
     noise_range,
 )
 from dplda.word._hdplda import inherent_epsilon
-
-# Noise is drawn in steps of 1 / GRID, because whole steps would drown the small noise
-# of a large epsilon.
-GRID = 256
 
 
 class PublishedHDPLDA(PublishedLDA):
@@ -44,8 +38,8 @@ class PublishedHDPLDA(PublishedLDA):
     ----------
     n_components
     noise_epsilon : float
-        Epsilon of the noise of one sweep (epsilon_L), from 0.0057 to 10240; must be
-        given. The noise has scale ``2 / noise_epsilon``, without a guarantee. ``inf``
+        Epsilon of the noise of one sweep (epsilon_L), from 1e-9 to 1e9; must be given.
+        The noise has scale ``2 / noise_epsilon``, without a guarantee. ``inf``
         adds no noise ("limited inherent" in [1]_).
     count_clip : float
         Clipping bound (C): a draw reads noisy counts up to this value, above 0; must be
@@ -81,7 +75,7 @@ class PublishedHDPLDA(PublishedLDA):
     a negative sum of a topic's counts, as 0, because weights may not be negative. Only
     the numerator of line 13 is clipped. A draw also reads the count of its own token,
     because line 15 is the only line that changes counts. Tokens of a document are in
-    the order of their words. The noise has mean zero and steps of 1/256.
+    the order of their words.
 
     In each sweep t, the fit announces what the adversary of [1]_ sees: first the noisy
     counts at its start, (n_words, n_components), then the topics of all tokens,
@@ -102,7 +96,7 @@ class PublishedHDPLDA(PublishedLDA):
     )
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
-        "noise_epsilon": noise_range(2 * GRID / MAX_SCALE, 2 * GRID / MIN_SCALE),
+        "noise_epsilon": noise_range(),
         "count_clip": [Interval(Real, 0, 1e18, closed="right")],
     }
 
@@ -122,9 +116,8 @@ class PublishedHDPLDA(PublishedLDA):
         self._assign(locals())
 
     def _train(self, X: sp.csr_array, streams: Streams) -> None:
-        mechanism: Mechanism = NoNoise()
-        if self.noise_epsilon != math.inf:
-            mechanism = FlooredLaplace(2 * GRID / float(self.noise_epsilon))
+        scale = 2 / float(self.noise_epsilon)
+        if scale > 0:
             self._flaw.warn(self)
         corpus = Corpus.from_counts(X)  # private
         n_components = int(self.n_components)
@@ -135,12 +128,9 @@ class PublishedHDPLDA(PublishedLDA):
         for t in rounds(self, 1, self.max_iter):
             # The paper's release. The noise is for two cells that one word changes by 1
             # each. No bound holds: the changes since the last release may differ in
-            # four cells, and the topics of other words change too. Counts stay
-            # multiples of 1 / (2 GRID), so their sums are exact in double precision.
-            noise = mechanism(
-                np.zeros(counts.shape, np.int64), streams.reader(Purpose.NOISE, t)
-            )
-            counts += (noise - mechanism.mean) / GRID  # line 9
+            # four cells, and the topics of other words change too.
+            words = streams.reader(Purpose.NOISE, t).words(counts.size)  # secret
+            counts += laplace(words, scale).reshape(counts.shape)  # line 9
             announce(COUNTS, t, counts.copy)  # public
             bits = streams.reader(Purpose.TOPICS, t).words(corpus.n_tokens)  # secret
             # A token of word w in document m draws topic k with probability
@@ -164,7 +154,6 @@ class PublishedHDPLDA(PublishedLDA):
                 np.empty(n_components),
             )
             announce(TOPICS, t, topics.copy)  # public
-        scale = 2 / float(self.noise_epsilon)
         sampling_epsilon = inherent_epsilon(self.count_clip, self.topic_word_prior)
         # the paper's final counts, of the last sweep: its changes got no noise
         self._publish(  # public

@@ -26,7 +26,15 @@ from dplda.privacy._curves import U
 from dplda.privacy._mechanisms import BLOCK_BITS
 from dplda.privacy._recorder import announce
 from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers
-from dplda.published._base import COUNTS, Flaw, PublishedLDA, count_words, noise_range
+from dplda.published._base import (
+    COUNTS,
+    Flaw,
+    PublishedLDA,
+    count_words,
+    inside,
+    laplace,
+    noise_range,
+)
 
 # noisy values above the threshold are rounded down to so many steps
 STEP = 2.0**-10
@@ -161,7 +169,7 @@ class PublishedIFTMParty(PublishedLDA):
             vectors = _noisy_vectors(corpus, scale, threshold, streams)
         n_components = int(self.n_components)
         bits = streams.reader(Purpose.FIRST_TOPICS, 1).words(corpus.n_tokens)  # secret
-        topics = (_uniform(bits) * n_components).astype(np.int32)  # line 7; secret
+        topics = (inside(bits) * n_components).astype(np.int32)  # line 7; secret
         self._sweeps(Data(corpus, vectors), topics, n_components, streams, 1)
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -218,7 +226,7 @@ class PublishedIFTMParty(PublishedLDA):
             # 12, 16
             by_doc = _propose_by_document(corpus, topics, n_components, alpha, bits[0])
             by_word = _draw_topics(omega, corpus.word, bits[1])  # line 18; private
-            log_uniform = np.log(_uniform(bits[2:]))  # secret
+            log_uniform = np.log(inside(bits[2:]))  # secret
             # the vectors are the only noisy arguments
             _published_iftm.accept_topics(  # private
                 corpus.doc_ptr,
@@ -342,9 +350,7 @@ def _noisy_vectors(
     for piece, first in enumerate(range(0, corpus.n_tokens, size)):
         own = corpus.word[first : first + size]
         bits = streams.reader(Purpose.SURVIVORS, 0, piece).words(len(own) * n_words)
-        u = _uniform(bits).reshape(len(own), n_words)
-        # Laplace's law
-        noisy = np.where(u < 0.5, np.log(2 * u), -np.log(2 - 2 * u)) * scale
+        noisy = laplace(bits, scale).reshape(len(own), n_words)
         noisy[np.arange(len(own)), own] += 1
         token, word = np.nonzero(noisy > threshold)
         steps = (noisy[token, word] - threshold) / STEP
@@ -368,7 +374,7 @@ def _draw_log_phi(
     Logarithms are used because small variables would underflow.
     """
     bits = streams.reader(Purpose.INITIAL_TABLE, t).words(2 * prior.size)
-    quantile, power = _uniform(bits).reshape(2, *prior.shape)
+    quantile, power = inside(bits).reshape(2, *prior.shape)
     log_gamma = np.log(gammaincinv(prior + 1, quantile)) + np.log(power) / prior
     log_phi = log_gamma - logsumexp(log_gamma, axis=1, keepdims=True)
     # finite, and its exponential is 0
@@ -395,13 +401,8 @@ def _propose_by_document(
     lengths = np.diff(corpus.doc_ptr)
     length = np.repeat(lengths, lengths)
     start = np.repeat(corpus.doc_ptr[:-1], lengths)
-    position = _uniform(bits) * (length + n_components * alpha)
+    position = inside(bits) * (length + n_components * alpha)
     other = start + np.minimum(position.astype(np.int64), length - 1)
     with np.errstate(over="ignore"):  # of a tiny alpha
         any_topic = np.clip((position - length) / alpha, 0, n_components - 1)
     return np.where(position < length, topics[other], any_topic).astype(np.int32)
-
-
-def _uniform(bits: Words) -> NDArray[np.float64]:
-    """Numbers strictly inside (0, 1)."""
-    return ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52

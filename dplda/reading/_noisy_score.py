@@ -36,7 +36,6 @@ SCORE = "summed gains and number of held-out tokens"
 # standard error is smallest at the square root of gain over `clip`: 0.6 is best for a
 # gain of 0.54 nats and a clip of 1.5.
 TOKEN_WEIGHT = 0.6
-NORM = math.hypot(1.0, TOKEN_WEIGHT)
 
 
 @dataclass(frozen=True)
@@ -166,7 +165,7 @@ def noisy_score(
         read,
         name=f"noisy_score of {type(model).__name__}",
         label=SCORE,
-        norm=NORM * max_tokens,
+        norm=largest_norm(max_tokens),
         epsilon=epsilon,
         delta=delta,
         unit=unit,
@@ -184,6 +183,11 @@ def noisy_score(
     )
 
 
+def largest_norm(max_tokens: int) -> float:
+    """The clipping bound of the contribution of a unit, in L2."""
+    return math.hypot(1.0, TOKEN_WEIGHT) * max_tokens
+
+
 def contributions(
     X: sp.csr_array,
     components: np.ndarray,
@@ -197,8 +201,8 @@ def contributions(
     """Clipped gain in units of `clip`, and weighted number of tokens (n_units, 2).
 
     The row of a unit is a function of its rows of `X` and of public values. The L2 norm
-    is at most ``NORM * max_tokens``: with n tokens, the gain is in [-n, n] and n is at
-    most `max_tokens`.
+    is at most `largest_norm`: with n tokens, the gain is in [-n, n] and n is at most
+    `max_tokens`.
     """
     n_units = X.shape[0] if users is None else users.max(initial=-1) + 1
     length = np.zeros(n_units)

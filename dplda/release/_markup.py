@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-LONGEST = 60  # letters of a word or name
+LONGEST = 60  # letters of a word or name, and letters or words of an n-gram
 JOINERS = "\u200c\u200d"  # of Persian and Indian scripts
 EMPTY = ("rect", "circle", "path", "polygon", "polyline", "col")
 

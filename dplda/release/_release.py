@@ -33,6 +33,7 @@ from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._messages import log_event, warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.release._container import load, save, unpack
+from dplda.release._markup import LONGEST
 from dplda.release._records import MAX_TEXT, read_digest, read_guarantee, read_text
 from dplda.release._released_model import (
     KIND,
@@ -41,8 +42,6 @@ from dplda.release._released_model import (
     released_model,
     tables_of,
 )
-
-MAX_NGRAM = 20  # letters or words, of a file of unknown origin
 
 # A seed would remove the noise, a path would describe the owner, and only the guarantee
 # states the budget. The others do not define the model.
@@ -479,8 +478,8 @@ def _check_settings(
     if [type(n) for n in ngram_range] != [int, int]:
         raise ValueError("ngram_range must be two integers")
     least, most = ngram_range
-    if not 1 <= least <= most <= MAX_NGRAM:
-        raise ValueError(f"ngram_range must be from 1 to {MAX_NGRAM}")
+    if not 1 <= least <= most <= LONGEST:
+        raise ValueError(f"ngram_range must be from 1 to {LONGEST}")
     if isinstance(stop_words, str):  # a name, such as "english"
         raise ValueError("stop_words must be a list")
     if stop_words is not None and not all(isinstance(word, str) for word in stop_words):
