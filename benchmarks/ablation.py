@@ -5,9 +5,10 @@ NAME ...] [--points FILE] [--into PAGE MARK]``
 
 A row changes one constant, or leaves out what it belongs to. It prints by how many
 points the share of the gap and the gain on new words (percent of GibbsLDA's) change:
-the mean over corpora and seeds, and its standard error over corpora, at epsilon 1 and
-4, with embedded word vectors, or with 300 public texts for constants that are about
-these. Conditions are those of ``utility.py``.
+the mean over corpora and seeds, and its standard error over corpora; and how many
+topics all fits show, before and after. At epsilon 1 and 4, with embedded word vectors,
+or with 300 public texts for constants that are about these. Conditions are those of
+``utility.py``.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from corpora import LOADERS, Split, load
 from paired_utility import printed_into
 from utility import Gap, Points, prior_of, sublda, values
 
-from dplda import SubLDA
 from dplda.datasets import load_word_vectors
 from dplda.document import _document_budget, _public_words, _table_estimate
 from dplda.document._rules import Rules
+from dplda.document._sublda import SubLDATraining
 from dplda.metrics import held_out_scores
 
 EPSILONS = 1.0, 4.0
@@ -53,7 +54,7 @@ CHANGES = [
     ("CLIP", "clipping bound over the norm", "0.3", 0.3, 0),
     ("CLIP", "", "0.55", 0.55, 0),
     ("powers", "power of tempering at first, 0.3", "1: none", (1.0, 1.0), 0),
-    ("_share", "weight of a round, its number squared", "equal", equal_weights, 0),
+    ("share", "weight of a round, its number squared", "equal", equal_weights, 0),
     ("LATER_BUDGET", "growth of the budget of rounds, 0.75", "0: equal", 0.0, 0),
     ("SHARE_OF_TOTALS", "budget of word totals, 0.25", "0.1", 0.1, 0),
     ("CLEAR", "signal without rounds for totals, 7", "0: no such rounds", 1e-9, 0),
@@ -71,7 +72,7 @@ CHANGES = [
     ("SHARP", "sharpness of clusters, 4", "6", 6.0, 0),
     ("TILT", "first frequencies of factors, 0.2771", "0: equal", 0.0, 0),
 ]
-OWNERS = {"powers": Rules, "_share": SubLDA}
+OWNERS = {"powers": Rules, "share": SubLDATraining}
 
 
 def main() -> None:
@@ -94,9 +95,9 @@ def main() -> None:
         print(f"{', '.join(split.name for split in splits)}; seeds: {options.seeds}\n")
         print(
             "| constant | what it is | changed to | epsilon 1: gap | new words | "
-            "epsilon 4: gap | new words |"
+            "shown | epsilon 4: gap | new words | shown |"
         )
-        print("| --- " * 7 + "|")
+        print("| --- " * 9 + "|")
         for name, what, to, value, texts in CHANGES:
             if not options.only or name in options.only:
                 cells = [
@@ -108,8 +109,9 @@ def main() -> None:
 
 
 def change(gaps, points, seeds, name, to, value, texts, epsilon) -> str:
-    """Mean change of both measures over corpora, and its standard error."""
+    """Mean changes of two measures, with standard errors, and all topics shown."""
     of_gap, of_new_words = [], []
+    shown = np.zeros(2)
     for split, gap in gaps.items():
         given = {"epsilon": epsilon, "texts": texts}
         now = [points.get(fit, split, **given, seed=seed) for seed in range(seeds)]
@@ -122,7 +124,9 @@ def change(gaps, points, seeds, name, to, value, texts, epsilon) -> str:
         of_gap.append(gap.closed(after) - gap.closed(before))
         gained = values(then, "new_word_gain") - values(now, "new_word_gain")
         of_new_words.append(gained.mean() / gap.reference())
-    return f"{mean_and_error(of_gap)} | {mean_and_error(of_new_words)}"
+        shown += [values(fits, "shown").sum() for fits in (now, then)]
+    topics = f"{shown[0]:.0f} → {shown[1]:.0f}"
+    return f"{mean_and_error(of_gap)} | {mean_and_error(of_new_words)} | {topics}"
 
 
 def mean_and_error(shares: list[float]) -> str:
@@ -172,6 +176,7 @@ def fit(
     return {
         "perplexity": float(model.perplexity(split.test)),
         "new_word_gain": float(scores.new_word_gain),
+        "shown": int((~model.weak_topics_).sum()),
     }
 
 

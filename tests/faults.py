@@ -1097,7 +1097,7 @@ def counts_take_a_thirtieth_of_the_radius(patch):
 
 @found_by(f"{LEMMAS}::test_masks_of_pairs_cancel_modulo_2_to_the_64")
 def sums_of_parties_may_have_58_bits(patch):
-    patch.setattr(module("federated._secure_sum"), "MOST", 2**58)
+    patch.setattr(module("privacy._mechanisms"), "MAX_RADIUS", 2**29)
 
 
 @around("kernels._noise:add_gaussian", LAW)

@@ -49,7 +49,7 @@ def test_what_the_clip_test_could_not_see_is_said(X, monkeypatch):
     assert "no document came near" not in str(
         residual_check(AUDITED["SubLDA"], X, random_state=0)
     )
-    loose = lambda self, documents, norm: 1e6 * norm  # noqa: E731
+    loose = lambda self, norm: 1e6 * norm  # noqa: E731
     monkeypatch.setattr(Rules, "bound", loose)
     said = str(residual_check(AUDITED["SubLDA"], X, random_state=0))
     assert "no document came near the bound in 10 of 12 releases" in said  # two test

@@ -121,7 +121,7 @@ def test_room_on_the_disk_is_taken_at_once_or_refused(way, tmp_path, monkeypatch
         monkeypatch.delattr(os, "posix_fallocate", raising=False)
     elif way == "not supported":
         monkeypatch.setattr(os, "posix_fallocate", cannot_allocate, raising=False)
-    size = _files.PIECE + 5
+    size = _files.IN_MEMORY + 5
     with _files.nameless(tmp_path, size) as file:
         assert 512 * os.fstat(file.fileno()).st_blocks >= size
         assert os.listdir(tmp_path) == []

@@ -8,7 +8,6 @@ import pytest
 import shipped
 
 from dplda.document._contributions import COUNT_SHARE, DOCS_OF_A_USER
-from dplda.federated._secure_sum import MOST
 from dplda.privacy._mechanisms import MAX_RADIUS
 
 z3 = pytest.importorskip("z3", reason="z3-solver proves lemmas about integers")
@@ -160,5 +159,8 @@ def test_masks_of_pairs_cancel_modulo_2_to_the_64():
         n < 2**29,
         noise >= -50 * 2**24,
         noise <= 50 * 2**24,
-        z3.And(n * MAX_RADIUS + noise < MOST, -n * MAX_RADIUS + noise >= -MOST),
+        z3.And(
+            n * MAX_RADIUS + noise < MAX_RADIUS**2,
+            -n * MAX_RADIUS + noise >= -(MAX_RADIUS**2),
+        ),
     )

@@ -101,8 +101,8 @@ NAN[1, 1], INFINITE[1, 1] = np.nan, np.inf
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        (dict(party=""), "1 to 64 printable"),
-        (dict(party="x" * 65), "1 to 64 printable"),
+        (dict(party=""), "1 to 60 printable"),
+        (dict(party="x" * 61), "1 to 60 printable"),
         (dict(party="a\nb"), "printable"),
         (dict(party=b"north"), "party must be"),
         (dict(round=-1), "round must be an integer from 0"),

@@ -54,7 +54,6 @@ from dplda.privacy._mechanisms import (
     clip_rows,
     count_unit,
 )
-from dplda.privacy._streams import MAX_WORDS as WORDS_OF_A_STREAM
 from dplda.privacy._streams import Purpose, keystream_total_variation
 from dplda.privacy.mechanisms import (
     TOTAL_VARIATION,
@@ -270,13 +269,13 @@ def streams():
 
 
 def test_the_last_words_of_a_stream_can_be_read_and_no_more(streams):
-    last = streams.reader(Purpose.TOPICS, 0, skip=WORDS_OF_A_STREAM - 3).words(3)
+    last = streams.reader(Purpose.TOPICS, 0, skip=MAX_WORDS - 3).words(3)
     assert_array_equal(
-        streams.reader(Purpose.TOPICS, 0, skip=WORDS_OF_A_STREAM - 1).words(1), last[2:]
+        streams.reader(Purpose.TOPICS, 0, skip=MAX_WORDS - 1).words(1), last[2:]
     )
     with pytest.raises(ValueError, match="n must be an integer from 0 to 1, got 2"):
-        streams.reader(Purpose.TOPICS, 0, skip=WORDS_OF_A_STREAM - 1).words(2)
-    for skip in (-1, WORDS_OF_A_STREAM):
+        streams.reader(Purpose.TOPICS, 0, skip=MAX_WORDS - 1).words(2)
+    for skip in (-1, MAX_WORDS):
         with pytest.raises(ValueError, match="skip must be an integer"):
             streams.reader(Purpose.TOPICS, 0, skip=skip).words(1)
 

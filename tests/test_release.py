@@ -548,8 +548,8 @@ LIES = [
     ),
     (
         (GUARANTEE, "events"),
-        [{"event": "Laplace", "scale": 100.0 + i} for i in range(51)],
-        "50 different kinds",
+        [{"event": "Laplace", "scale": 100.0 + i} for i in range(65)],
+        "64 different kinds",
     ),
     *(
         (

@@ -48,6 +48,9 @@ class Alone:
         self.first = first or Streams(bytes(32), seeded=False)
 
     def begin(self):
+        pass
+
+    def topic_streams(self, own):
         return self.first
 
     def add_up(self, cells, label):
@@ -87,9 +90,11 @@ def test_without_noise_the_model_is_that_of_all_documents_to_the_last_bit(
     """With the same mechanisms, masks and first table."""
     monkeypatch.setattr(DiscreteGaussian, "add_to", lambda *_, **__: None)
     monkeypatch.setattr(_secure_sum, "BY_CHANCE", math.inf)  # the noise is missed
-    first, begin = [], SecureSum.begin
+    first, streams = [], SecureSum.topic_streams
     monkeypatch.setattr(
-        SecureSum, "begin", lambda self: first.append(begin(self)) or first[-1]
+        SecureSum,
+        "topic_streams",
+        lambda self, own: first.append(streams(self, own)) or first[-1],
     )
     users = np.arange(600) // 4 if with_users else None
     together = fit_together(model, thirds(X, users))

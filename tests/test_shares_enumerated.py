@@ -98,10 +98,10 @@ def test_each_rate_of_16_bits_and_each_edge_takes_its_share_of_the_words():
 
 
 def test_every_bit_of_an_address_has_a_bit_of_the_counter(monkeypatch):
-    """Replaces "So two streams never meet within their 2^40 cipher blocks."
+    """Replaces "So two streams never meet within their 2^35 cipher blocks."
 
     The counter is the sum of what the bits of the address set. No two of them set one
-    bit, and positions fill the last five bytes, without a carry.
+    bit, and positions stay in the last five bytes, without a carry.
     """
     counters = []
 
@@ -121,12 +121,12 @@ def test_every_bit_of_an_address_has_a_bit_of_the_counter(monkeypatch):
     bits += [counter(round=1 << i) for i in range(32)]
     bits += [counter(block=1 << i) for i in range(40)]
     bits += [counter(spare=True)]
-    bits += [counter(position=1 << i) for i in range(40)]
+    bits += [counter(position=1 << i) for i in range(35)]  # two words a position
     assert all(bit.bit_count() == 1 for bit in bits)
-    assert len({*bits}) == 8 + 32 + 40 + 1 + 40
-    assert sorted(bits)[:40] == [1 << i for i in range(40)]
+    assert len({*bits}) == 8 + 32 + 40 + 1 + 35
+    assert sorted(bits)[:35] == [1 << i for i in range(35)]
     assert counter() == 0
     for i, j in itertools.pairwise(range(8)):
         assert counter(purpose=1 << i | 1 << j) == bits[i] | bits[j]
-    every = counter(255, 2**32 - 1, 2**40 - 1, True, 2**40 - 1)
+    every = counter(255, 2**32 - 1, 2**40 - 1, True, 2**35 - 1)
     assert every == sum(bits)

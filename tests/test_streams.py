@@ -52,7 +52,7 @@ def test_published_answer_of_aes_256():
     spare=st.booleans(),
     # around the size of a piece
     n=st.sampled_from([0, 1, 2, 7, 1200, 8191, 8192, 8193]),
-    skip=st.sampled_from([0, 1, 2, 3, 8191, 8192, 2**40 + 5]),
+    skip=st.sampled_from([0, 1, 2, 3, 8191, 8192, 2**35 + 5]),
 )
 def test_words_are_the_encrypted_counter_blocks(
     key, purpose, round, block, spare, n, skip

@@ -16,7 +16,6 @@ from dplda.document import _noisy_table, _sublda, _training
 from dplda.document._contributions import Documents, integer_shift
 from dplda.document._rules import ExactRules
 from dplda.document._sublda import frequent_words
-from dplda.document._training import Training
 from dplda.gibbs import _gibbslda
 from dplda.privacy import (
     Ledger,
@@ -80,13 +79,14 @@ def test_weights_undo_the_rates(corpus, charged):
     values = []
     for boost, ratio in ((1.0, 0.4), (2.0, 0.2)):
         model = SubLDA(4, epsilon=math.inf, subsampling_ratio=ratio, boost=boost)
-        training = Training.of(model, "document")
+        training = model._training("document")
         budget, streams = training.budget, Streams.from_random_state(0)
         curator = charged(budget.plan(1, 1), streams, kind=OneDocument)
-        powers = training.rules.powers
-        steps = budget.schedule(1, 1, share_for_totals=0.0, powers=powers)
         documents = Documents.from_counts(X, 4, None)
-        assert len(list(training._rounds(documents, table, steps, curator))) == 1
+        rules = training.rules(documents)
+        steps = budget.schedule(1, 1, share_for_totals=0.0, powers=rules.powers)
+        rounds = training._rounds(documents, rules, table, steps, curator)
+        assert len(list(rounds)) == 1
         values.append(curator.value)
     share = Documents.from_counts(X, 4, None).share_of(frequent_words(table.table, 0.5))
     rate = np.clip(0.4 * share, 0.2, 0.4)
@@ -225,7 +225,7 @@ def test_an_interrupt_of_what_learns_leaves_the_rounds_before(kind, monkeypatch)
 class InterruptAt:
     """Raises KeyboardInterrupt before the n-th instruction of the rounds of a fit."""
 
-    FUNCTIONS = ("run_rounds", "_rounds", "_topics_round", "learn", "learn_totals")
+    FUNCTIONS = ("run", "_rounds", "_topics_round", "learn", "learn_totals")
 
     def __init__(self, n):
         self.n, self.n_seen, self.is_over = n, 0, False

@@ -45,7 +45,7 @@ def tables_of(kind, table, power=0.3):
     budget = document_budget(1.0, None, 1e-6, max_iter=1, subsampling_ratio=1.0)
     (step,) = budget.schedule(0, 1, share_for_totals=0.0, powers=(power, power))
     room = np.zeros((50, 16), np.float32)
-    return kind(begins_anew=True).tables(table, step, 6.0, room)
+    return kind(infers_anew=True).tables(table, step, 6.0, room)
 
 
 def start(X, alike=False):

@@ -443,11 +443,21 @@ def test_a_refit_that_fails_shows_nothing_of_the_model_before(monkeypatch):
         raise MemoryError
 
     monkeypatch.setattr(Curator, "release", fails)  # of word totals
-    with pytest.raises(MemoryError):
+    with pytest.raises(MemoryError) as ended:
         model.set_params(epsilon=1.0).fit(TEXTS)
+    assert ended.value.__notes__[0].endswith("the chosen words are in vectorizer_")
     assert not hasattr(model, "epsilon_")
     assert not hasattr(model, "topic_evidence_")
     assert len(model.vectorizer_.get_feature_names_out())  # these words are paid for
+
+
+def test_an_error_after_the_charge_says_that_no_word_was_chosen():
+    model = small(word_vectors=None).fit(TEXTS)
+    model.set_params(vocabulary=None, epsilon=0.5)
+    with pytest.raises(ValueError, match="no word passed") as ended:
+        model.fit(TEXTS[:50])
+    assert ended.value.__notes__[0].endswith("is spent; no result is kept")
+    assert not hasattr(model, "components_")
 
 
 def test_a_column_of_texts_gives_topics_with_names(fitted, tmp_path):

@@ -223,7 +223,7 @@ def test_what_is_in_the_place_of_topics_reads_releases_alone(vectors):
     released = pickle.loads(pickle.dumps(model._released))
     table, _, line = with_clusters(released, None)
     assert ("topics", line) in model.privacy_.provenance
-    found = finish(released, model.topic_word_prior)
+    found, _ = finish(released, model.topic_word_prior)
     np.testing.assert_array_equal(found["components_"], model.components_)
     np.testing.assert_allclose(found["components_"], table.T + 0.01)
 

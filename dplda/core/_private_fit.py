@@ -365,21 +365,22 @@ def charge_of(
         ledger=estimator.ledger,
         seeded=seeded,
         total_variation=n_streams * sums.shares.total_variation,
+        meet=sums.begin,
         kept=_results_of(estimator),
     )
 
 
 def _results_of(estimator: BaseEstimator) -> Callable[[], str]:
     """What says which results an estimator has of a call that begins now."""
-    names = ("privacy_", "vectorizer_")
-    before = [vars(estimator).get(name) for name in names]
+    guarantee_before = vars(estimator).get("privacy_")
+    vectorizer_before = vars(estimator).get("vectorizer_")
 
     def said() -> str:
-        now = [vars(estimator).get(name) for name in names]
-        is_fitted, has_words = (new is not old for new, old in zip(now, before))
-        if is_fitted:
+        guarantee = vars(estimator).get("privacy_")
+        vectorizer = vars(estimator).get("vectorizer_")
+        if guarantee is not None and guarantee is not guarantee_before:
             return "what was released before is in the fitted attributes"
-        if has_words:
+        if vectorizer is not vectorizer_before and hasattr(vectorizer, "vocabulary_"):
             return "the chosen words are in vectorizer_"
         return "no result is kept"
 
@@ -543,7 +544,7 @@ def _dearer(today: Guarantee, earlier: Guarantee) -> tuple[tuple[Event, ...], fl
     return as_statement(epsilon, today.delta, distance)
 
 
-def cut_short(guarantee: Guarantee, n_iter: int, n_charged: int) -> Guarantee:
+def noted_if_cut_short(guarantee: Guarantee, n_iter: int, n_charged: int) -> Guarantee:
     """The guarantee of a fit; it says so if the fit ended before its last round."""
     if n_iter >= n_charged:
         return guarantee

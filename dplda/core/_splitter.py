@@ -21,11 +21,11 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda.core._words import WITHOUT_SPACES, Words, kinds
 from dplda.kernels._split import split
+from dplda.leaf._files import IN_MEMORY
 
 # Characters that are split at a time, of several texts or of a long one: their tables
 # stay in the cache.
 BLOCK = 1 << 20
-LONGEST_WORD = 1 << 24  # most characters of a text without a place to cut it
 _NATIVE = f"utf-32-{sys.byteorder[0]}e"  # encoding of the characters for the kernel
 
 
@@ -125,9 +125,9 @@ class Splitter:
         while begin < len(text):
             found = gap.search(text, begin + BLOCK // 2)
             end = len(text) if found is None else found.start()
-            if end - begin > LONGEST_WORD:
+            if end - begin > IN_MEMORY:
                 raise ValueError(
-                    f"a text has {LONGEST_WORD:,} characters without a place where "
+                    f"a text has {IN_MEMORY:,} characters without a place where "
                     "words end; give texts, and no other data"
                 )
             yield text[begin:end]

@@ -520,7 +520,7 @@ def release_first_totals(
     """
     weight = np.ones(documents.n_words)  # public
     rules.rescale(documents, weight)  # private
-    norm = rules.bound(documents, NORM)  # public
+    norm = rules.bound(NORM)  # public
     radius = mechanism.radius  # public
     share = radius // COUNT_SHARE  # public
     words_radius = rules.rest(radius, share)  # public
@@ -585,7 +585,7 @@ def release_second_totals(
 ) -> WordTotals:
     """Release word totals with the word weights of the first release."""
     rules.rescale(documents, weight)  # private
-    norm = rules.bound(documents, NORM)  # public
+    norm = rules.bound(NORM)  # public
     radius = mechanism.radius  # public
     with interruptible():
         total = documents.sum_words(

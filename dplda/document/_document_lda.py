@@ -1,15 +1,16 @@
 """What SUB-LDA and private SVI share: their parameters, their calls and their budget.
 
-`Training` is what a call does, from its plan to the published model.
+`Training` is what a call does, from its plan to the published model. The training of a
+model is in the file of the model.
 """
 
 from __future__ import annotations
 
+import math
 from contextlib import closing
 from numbers import Integral, Real
-from typing import Self
+from typing import Any, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from dplda.core._base import MAX_ITER, BaseLDA
@@ -20,37 +21,33 @@ from dplda.core._private_fit import (
     Interval,
     PrivateEstimator,
     Promise,
+    check_paid,
     columns_kept,
+    exactly_one,
     released_so_far,
 )
+from dplda.core._texts import words_of
 from dplda.document._document_budget import (
     N_PASSES,
     SMALLEST_RATIO,
     DocumentBudget,
-    Round,
     document_budget,
 )
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._plan import LARGEST
-from dplda.document._private_side import PrivateSide
-from dplda.document._training import Paid, Training, documents_of
+from dplda.document._training import IN_ROUNDS, Training
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._users import RELATIONS
+from dplda.privacy import Guarantee
 from dplda.privacy._charge import Step
-from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 from dplda.privacy._sums import ALONE, Shares, Sums
-
-# `doc_topic_prior` of the rounds; a larger one makes the topics alike
-IN_ROUNDS = 0.1
 
 
 class DocumentLDA(PrivateEstimator, BaseLDA):
     """Latent Dirichlet allocation from noisy sums over documents, in rounds.
 
-    A subclass sets in `_infers_anew` whether each round infers topic weights from equal
-    weights, and computes in `_share` the weight of a round in the average. It may also
-    define `_rates`, `_exact_start` and `_begins_alike`. `Training` asks for them.
+    A subclass sets in `_trains` which `Training` its calls are.
 
     Parameters
     ----------
@@ -115,8 +112,12 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         Number of rounds so far.
     """
 
-    _released: NoisyTable  # what all calls since `fit` have released; public
-    _paid: Paid
+    # What all calls since `fit` have released, and its guarantee; public. The model
+    # may add the releases of `earlier`, which have a guarantee of their own.
+    _released: NoisyTable
+    _cost: Guarantee
+    _earlier_cost: Guarantee | None
+    _trains: type[Training]
     _attack = "document"
     _promise = Promise(
         unit="document",  # or "user", if `fit` gets `user_ids`
@@ -127,8 +128,6 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     )
     boost = 1.0  # the rate that is charged is this times `subsampling_ratio`
     _n_passes = N_PASSES
-    _infers_anew = False
-    _begins_alike = False  # whether the first topics differ little from each other
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         **PRIVACY_CONSTRAINTS,
@@ -268,76 +267,105 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         --------
         fit : All rounds at once; it gives the same warnings.
         """
-        unit = unit_of(X, user_ids)
-        table = released_so_far(self, unit)  # public
-        if table is None:
-            return self._fit(X, user_ids, n_rounds=1)
-        training = Training.of(self, unit, n_rounds=1, so_far=table)  # public
-        with (
-            training.charge(user_ids) as charge,
-            closing(
-                documents_of(self, X, user_ids, reset=False)
-            ) as documents,  # private
-        ):
-            training.rules.rescale(documents, table.weight)  # private
-            charge.begin()  # the price is spent from here on
-            curator = Curator(charge, training.streams)
-            training.run_rounds(documents, table, charge, curator)
-        return self
+        so_far = released_so_far(self, unit_of(X, user_ids))  # public
+        return self._fit(X, user_ids, n_rounds=1, so_far=so_far)
 
     def _fit(
         self,
         X: Matrix | Shards,
         user_ids: ArrayLike | None,
-        *,
-        sums: Sums = ALONE,
-        earlier: DocumentLDA | None = None,
-        n_rounds: int | None = None,
+        **options: Any,
     ) -> Self:
-        """Train from scratch; `sums` makes the sum of each release public.
+        """Train with the `options` of `_training`.
 
         An error before ``charge.begin()`` gives the price back, and an old model keeps
         its columns.
         """
-        training = Training.of(
-            self,
-            unit_of(X, user_ids),
-            n_rounds=n_rounds,
-            sums=sums,
-            earlier=earlier,
-        )  # public
+        training = self._training(unit_of(X, user_ids), **options)  # public
         with (
             training.charge(user_ids) as charge,
             columns_kept(self, charge),
-            closing(
-                documents_of(self, X, user_ids, reset=True)
-            ) as documents,  # private
+            closing(training.documents(X, user_ids)) as documents,  # private
         ):
-            public_words = training.public_words(documents.n_words)  # public
-            topic_streams = sums.begin()  # public; None if the fit is alone
+            training.resume(documents)  # private
+            public_words = training.public_words(documents.n_words)
             charge.begin()  # the price is spent from here on
-            training.run(documents, charge, public_words, topic_streams)
+            training.run(documents, charge, public_words)
         return self
 
-    def _exact_start(
-        self, documents: PrivateSide, streams: Streams, table: NoisyTable
-    ) -> NoisyTable:
-        """The first table of a fit without noise; `table` has random topics."""
-        return table
+    def _training(
+        self,
+        unit: str,
+        *,
+        n_rounds: int | None = None,
+        so_far: NoisyTable | None = None,
+        earlier: DocumentLDA | None = None,
+        sums: Sums = ALONE,
+    ) -> Training:
+        """Plan a call, from public parameters; all rounds of the budget by default.
 
-    def _rates(
-        self, documents: PrivateSide, table: NoisyTable, highest: float
-    ) -> np.ndarray:
-        """Each unit's probability of joining a round, (n_units,), at most `highest`."""
-        return np.full(documents.n_units, highest)
+        `so_far` are the releases of the calls that this one continues. `sums` makes the
+        sum of each release public. `BudgetError` if `epsilon` does not pay for a
+        further call.
+        """
+        if earlier is not None:
+            self._check_earlier(earlier, unit)
+        exactly_one(
+            type(self).__name__,
+            epsilon=self.epsilon,
+            noise_multiplier=self.noise_multiplier,
+        )
+        budget = self._budget(sums.shares)
+        if n_rounds is None:
+            n_rounds = len(budget.rounds)
+        plan = budget.plan(0 if so_far is None else so_far.n_rounds, n_rounds)
+        paid_before = None
+        earlier_cost = None if earlier is None else earlier.privacy_
+        if so_far is not None:
+            paid_before = self._cost
+            earlier_cost = self._earlier_cost
+            check_paid(self, plan, paid_before, len(budget.rounds))
+        return self._trains(
+            model=self,
+            unit=unit,
+            budget=budget,
+            plan=plan,
+            n_rounds=n_rounds,
+            streams=Streams.from_random_state(self.random_state),  # secret
+            sums=sums,
+            so_far=so_far,
+            paid_before=paid_before,
+            earlier=None if earlier is None else earlier._released,
+            earlier_cost=earlier_cost,
+            earlier_words=None if earlier is None else words_of(earlier),
+        )
 
-    def _share(self, this_round: Round) -> float:
-        """Weight of a round in the average of all rounds up to it, in (0, 1]."""
-        raise NotImplementedError
-
-    @property
-    def _prior_in_rounds(self) -> float:
-        return IN_ROUNDS if self.doc_topic_prior is None else self.doc_topic_prior
+    def _check_earlier(self, earlier: Any, unit: str) -> None:
+        """Refuse a model whose releases this one cannot add; all is public."""
+        if not isinstance(earlier, DocumentLDA) or not hasattr(earlier, "_released"):
+            raise ValueError(
+                "earlier must be a fitted SubLDA or PrivateSVILDA, got "
+                f"{type(earlier).__name__}; pass the model itself (joblib.dump keeps "
+                "it), not a release of it"
+            )
+        n_components = len(earlier.components_)
+        if n_components != self.n_components:
+            raise ValueError(
+                f"earlier has n_components={n_components}, and this fit "
+                f"n_components={self.n_components}; its topics continue, so give the "
+                "same number"
+            )
+        if earlier.privacy_.unit != unit:
+            raise ValueError(
+                f"earlier protects one {earlier.privacy_.unit}, and this fit one "
+                f"{unit}; give user_ids to both fits, or to none"
+            )
+        if earlier.epsilon_ == math.inf and self.epsilon != math.inf:
+            raise ValueError(
+                "earlier has no guarantee (its epsilon_ is inf), and this fit would "
+                "publish its counts; fit it with a finite epsilon, or this one with "
+                "epsilon=inf"
+            )
 
     def _budget(self, shares: Shares = ALONE.shares) -> DocumentBudget:
         """The mechanisms of `fit`: a function of public parameters."""

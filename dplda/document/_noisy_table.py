@@ -474,8 +474,11 @@ def finish(
     topic_word_prior: float,
     *,
     n_jobs: int | None = None,
-) -> dict[str, object]:
-    """The fitted attributes: table, noise, signal, and evidence of the topics."""
+) -> tuple[dict[str, object], str | None]:
+    """The fitted attributes, and what the model has instead of topics, if anything.
+
+    They are the table, its noise, its signal, and the evidence of its topics.
+    """
     table, prior, instead = with_clusters(last, n_jobs)
     _, scale = last.sums()
     n_components = table.shape[1]
@@ -496,11 +499,11 @@ def finish(
     row_noise = None
     if row_scale:
         row_noise = np.asarray(last.row_noise / row_scale, np.float32)
-    return {
+    attributes = {
         **with_signal(table.T + topic_word_prior, std, evidence),
         "signal_to_noise_": signal / noise if noise else math.inf,
         "row_noise_": row_noise,
         "prior_trust_": trust,
         "n_units_": np.array([counted.n_units, counted.n_units_std]),
-        "_instead": instead,
     }
+    return attributes, instead

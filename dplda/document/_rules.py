@@ -31,7 +31,7 @@ class Rules:
 
     Parameters
     ----------
-    begins_anew : bool, default=False
+    infers_anew : bool, default=False
         Whether each round infers topic weights from equal weights.
     doc_topic_prior, topic_word_prior : float
         Dirichlet parameters of topics in documents and of words in topics.
@@ -44,9 +44,10 @@ class Rules:
     # Tempering powers of p(word | topic) in the first and the last round. 1 and 1:
     # +0.5 / -2 points of the share of the gap, at epsilon 1 / 4 (docs/results.md).
     powers = 0.3, 1.0
-    most_for_totals = 1.0  # largest share of the rounds that release word totals
+    # Largest share of the rounds that release word totals: at least one is for topics.
+    most_for_totals = math.nextafter(1.0, 0.0)
 
-    begins_anew: bool = False
+    infers_anew: bool = False
     doc_topic_prior: float = 0.1
     topic_word_prior: float = 0.01
     n_jobs: int | None = None
@@ -57,15 +58,16 @@ class Rules:
         """Scale the word counts of all units to the same L2 norm."""
         documents.rescale(weight, NORM)
 
-    def bound(self, documents: PrivateSide, norm: float) -> float:
+    def bound(self, norm: float) -> float:
         """The clipping bound of a release, in L2; `norm` is a public constant."""
         return norm
 
-    def keeps_out(self, documents: PrivateSide) -> bool:
+    @property
+    def keeps_out(self) -> bool:
         """Whether some units only test the topics, at the end of the fit."""
         return False
 
-    def that_train(self, units: np.ndarray, documents: PrivateSide) -> np.ndarray:
+    def that_train(self, units: np.ndarray) -> np.ndarray:
         """The members of `units` that train."""
         return units
 
@@ -90,8 +92,8 @@ class Rules:
         inference = RoundInference(
             word_probabilities(table.table, sizes, scratch, n_jobs),
             self.doc_topic_prior,
-            self.begins_anew,
-            self.own(sizes),
+            self.infers_anew,
+            self.own_counts(sizes),
         )
         radius = this_round.mechanism.radius
         return RoundTables(inference, factor, center, table.weight, norm, radius)
@@ -101,7 +103,7 @@ class Rules:
         shares = topic_shares(table.table, scratch, self.n_jobs)
         return in_16_bits(shares, self.n_jobs, size=0)
 
-    def own(self, sizes: np.ndarray) -> tuple[np.ndarray, float] | None:
+    def own_counts(self, sizes: np.ndarray) -> tuple[np.ndarray, float] | None:
         """How a document leaves its own counts out of the table (`RoundInference`).
 
         None with noise: contributions are clipped, so that a document does not know its
@@ -135,32 +137,44 @@ class Rules:
         return math.sqrt(n_docs * n_users)
 
 
+@dataclass(frozen=True, kw_only=True)
 class ExactRules(Rules):
     """The rules of a fit without noise and without privacy.
 
     Units are not scaled, weighted or clipped. Tempering begins at a higher power and
     ends below 1, so that rare words keep several topics. If each round infers anew, it
     runs the E-step of online variational Bayes. Otherwise it runs collapsed inference.
+
+    Parameters
+    ----------
+    longest : float, default=0.0
+        L2 norm of the word counts of the longest unit.
+    n_units : int, default=0
+        Number of units.
     """
 
     is_centered = False
     powers = 0.6, 0.95
     most_for_totals = 0.0
 
+    longest: float = 0.0
+    n_units: int = 0
+
     def rescale(self, documents: PrivateSide, weight: np.ndarray) -> None:
         """Leave the scale of all units at 1."""
 
-    def bound(self, documents: PrivateSide, norm: float) -> float:
+    def bound(self, norm: float) -> float:
         """A power of two that no unit reaches; not private."""
-        return float(2.0 ** np.frexp(1 + documents.longest())[1])
+        return float(2.0 ** np.frexp(1 + self.longest)[1])
 
-    def keeps_out(self, documents: PrivateSide) -> bool:
+    @property
+    def keeps_out(self) -> bool:
         """Whether each of the `KEPT_OUT` blocks of the test has at least two units."""
-        return documents.n_units >= 2 * KEPT_OUT**2
+        return self.n_units >= 2 * KEPT_OUT**2
 
-    def that_train(self, units: np.ndarray, documents: PrivateSide) -> np.ndarray:
+    def that_train(self, units: np.ndarray) -> np.ndarray:
         """All units but every tenth."""
-        if not self.keeps_out(documents):
+        if not self.keeps_out:
             return units
         return units[units % KEPT_OUT != KEPT_OUT - 1]
 
@@ -171,7 +185,7 @@ class ExactRules(Rules):
         self, table: NoisyTable, this_round: Round, norm: float, scratch: np.ndarray
     ) -> RoundTables:
         """The tables of a round of online variational Bayes, or of `Rules`."""
-        if not self.begins_anew:
+        if not self.infers_anew:
             return super().tables(table, this_round, norm, scratch)
         expected = exp_dirichlet_expectation(table.table, np.float32, self.n_jobs)
         return RoundTables(
@@ -187,7 +201,7 @@ class ExactRules(Rules):
         scratch[:] = 0
         return in_16_bits(scratch, self.n_jobs, size=0)
 
-    def own(self, sizes: np.ndarray) -> tuple[np.ndarray, float] | None:
+    def own_counts(self, sizes: np.ndarray) -> tuple[np.ndarray, float] | None:
         return sizes, self.topic_word_prior
 
     def word_weights(self, first: WordTotals) -> np.ndarray:

@@ -12,8 +12,62 @@ from dplda.document._document_budget import Round
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._private_side import PrivateSide
+from dplda.document._rules import Rules
+from dplda.document._training import Training
 from dplda.gibbs._gibbslda import LIVE_START, live_counts
-from dplda.privacy._streams import Streams
+
+
+class SubLDATraining(Training):
+    """A call of `fit` or `partial_fit` of `SubLDA`."""
+
+    def rates(
+        self, documents: PrivateSide, table: NoisyTable, highest: float
+    ) -> np.ndarray:
+        """Each unit's probability of joining a round, (n_units,); private.
+
+        It is at most `highest`, and grows with the share of frequent words in the
+        unit's documents. The frequent words of a topic are the fewest that make up the
+        share 1 / `boost` of it in the released table.
+        """
+        model = self.model
+        if model.boost == 1:
+            return super().rates(documents, table, highest)
+        share = documents.share_of(frequent_words(table.table, 1 / model.boost))
+        return np.clip(highest * share, min(model.subsampling_ratio, highest), highest)
+
+    def share(self, this_round: Round) -> float:
+        """Weight of round n in proportion to n squared, constant after the last.
+
+        Equal weights lose 9 and 14 points of the gap at epsilon 1 and 4. Without noise
+        and sampling, only the latest round counts.
+        """
+        if this_round.mechanism.scale == 0 and this_round.rate == 1:
+            return 1.0
+        n = min(this_round.n_in_average, this_round.n_in_last_average)
+        sum_of_squares = n * (n + 1) * (2 * n + 1) // 6
+        return n**2 / (sum_of_squares + (this_round.n_in_average - n) * n**2)
+
+    def exact_start(
+        self, documents: PrivateSide, rules: Rules, table: NoisyTable
+    ) -> NoisyTable:
+        """With many topics, the counts of a live Gibbs sweep; else `table`.
+
+        Many random topics are all near the word frequencies. In rounds that start from
+        them, each document would keep a few topics of its own.
+        """
+        n_components = int(self.model.n_components)
+        beta = rules.topic_word_prior
+        if n_components < LIVE_START or self.model.prior_components is not None:
+            return table
+        counts = beta + live_counts(
+            documents.matrices(),
+            documents.n_words,
+            n_components,
+            self.streams,
+            doc_topic_prior=rules.doc_topic_prior,
+            topic_word_prior=beta,
+        )  # without privacy
+        return replace(table, average=counts, table=counts.astype(np.float32))
 
 
 class SubLDA(DocumentLDA):
@@ -110,6 +164,7 @@ class SubLDA(DocumentLDA):
     4.0
     """
 
+    _trains = SubLDATraining
     _parameter_constraints = {
         **DocumentLDA._parameter_constraints,
         "boost": [Interval(Real, 1, 1e9, closed="both")],
@@ -136,54 +191,6 @@ class SubLDA(DocumentLDA):
         verbose=0,
     ):
         self._assign(locals())
-
-    def _rates(
-        self, documents: PrivateSide, table: NoisyTable, highest: float
-    ) -> np.ndarray:
-        """Each unit's probability of joining a round, (n_units,); private.
-
-        It is at most `highest`, and grows with the share of frequent words in the
-        unit's documents. The frequent words of a topic are the fewest that make up the
-        share 1 / `boost` of it in the released table.
-        """
-        if self.boost == 1:
-            return super()._rates(documents, table, highest)
-        share = documents.share_of(frequent_words(table.table, 1 / self.boost))
-        return np.clip(highest * share, min(self.subsampling_ratio, highest), highest)
-
-    def _share(self, this_round: Round) -> float:
-        """Weight of round n in proportion to n squared, constant after the last.
-
-        Equal weights lose 9 and 14 points of the gap at epsilon 1 and 4. Without noise
-        and sampling, only the latest round counts.
-        """
-        if this_round.mechanism.scale == 0 and this_round.rate == 1:
-            return 1.0
-        n = min(this_round.n_in_average, this_round.n_in_last_average)
-        sum_of_squares = n * (n + 1) * (2 * n + 1) // 6
-        return n**2 / (sum_of_squares + (this_round.n_in_average - n) * n**2)
-
-    def _exact_start(
-        self, documents: PrivateSide, streams: Streams, table: NoisyTable
-    ) -> NoisyTable:
-        """With many topics, the counts of a live Gibbs sweep; else `table`.
-
-        Many random topics are all near the word frequencies. In rounds that start from
-        them, each document would keep a few topics of its own.
-        """
-        n_components = int(self.n_components)
-        beta = self.topic_word_prior
-        if n_components < LIVE_START or self.prior_components is not None:
-            return table
-        counts = beta + live_counts(
-            documents.matrices(),
-            documents.n_words,
-            n_components,
-            streams,
-            doc_topic_prior=self._prior_in_rounds,
-            topic_word_prior=beta,
-        )  # without privacy
-        return replace(table, average=counts, table=counts.astype(np.float32))
 
 
 def frequent_words(table: np.ndarray, frequent_mass: float) -> np.ndarray:

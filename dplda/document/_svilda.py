@@ -7,6 +7,22 @@ from numbers import Real
 from dplda.core._private_fit import Interval
 from dplda.document._document_budget import Round
 from dplda.document._document_lda import DocumentLDA
+from dplda.document._training import Training
+
+
+class SVITraining(Training):
+    """A call of `fit` or `partial_fit` of `PrivateSVILDA`."""
+
+    infers_anew = True  # no round reads private state of earlier rounds
+    begins_alike = True  # as in online variational Bayes
+
+    def share(self, this_round: Round) -> float:
+        """Learning rate of Robbins and Monro, with the offset 1 ([2]_).
+
+        With the offset 10, perplexity is 1.2% to 18% higher with noise (KOS and BBC,
+        epsilon 1 and 4), and changes by -0.5% to +0.7% without.
+        """
+        return (1 + this_round.n_in_average) ** -float(self.model.learning_decay)
 
 
 class PrivateSVILDA(DocumentLDA):
@@ -102,8 +118,7 @@ class PrivateSVILDA(DocumentLDA):
     """
 
     _n_passes = 40  # default number of rounds in which a document takes part
-    _infers_anew = True  # no round reads private state of earlier rounds
-    _begins_alike = True  # as in online variational Bayes
+    _trains = SVITraining
     _parameter_constraints = {
         **DocumentLDA._parameter_constraints,
         "learning_decay": [Interval(Real, 0.5, 1, closed="right")],
@@ -130,11 +145,3 @@ class PrivateSVILDA(DocumentLDA):
         verbose=0,
     ):
         self._assign(locals())
-
-    def _share(self, this_round: Round) -> float:
-        """Learning rate of Robbins and Monro, with the offset 1 ([2]_).
-
-        With the offset 10, perplexity is 1.2% to 18% higher with noise (KOS and BBC,
-        epsilon 1 and 4), and changes by -0.5% to +0.7% without.
-        """
-        return (1 + this_round.n_in_average) ** -float(self.learning_decay)

@@ -18,7 +18,7 @@ from dplda.federated._certificates import private_key
 from dplda.federated._joint_words import fit_words_and_topics
 from dplda.federated._line import Line
 from dplda.federated._plan import Plan
-from dplda.federated._secure_sum import KEM_KEY, KEY, SecureSum, fit_share
+from dplda.federated._secure_sum import SecureSum, fit_share, pack, unpack
 
 # Documents of a party, or its texts, and the user of each row or None.
 PartyData: TypeAlias = tuple[Matrix | list[str], npt.ArrayLike | None]
@@ -101,13 +101,12 @@ class Party:
 
     def _prove(self, keys: bytes) -> bytes:
         """Keys of this fit, signed with the key of the certificate."""
-        return keys + self._key.sign(DOMAIN + self.plan.digest + keys, ECDSA(SHA256()))
+        signed = DOMAIN + self.plan.digest + keys
+        return pack([keys, self._key.sign(signed, ECDSA(SHA256()))])
 
     def _check(self, party: int, message: bytes) -> bytes:
         """The keys of a party, after a check of the signature."""
-        size = KEY + KEM_KEY * self.plan.kem
-        keys = message[:size]
-        signature = message[size:]
+        keys, signature = unpack(message, 2)
         signed = DOMAIN + self.plan.digest + keys
         name = self._names[party]
         try:

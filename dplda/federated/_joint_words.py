@@ -17,11 +17,10 @@ from dplda.core._private_fit import charge_of
 from dplda.core._texts import each_text
 from dplda.datasets import load_word_vectors
 from dplda.document._document_lda import DocumentLDA
-from dplda.document._training import Training
 from dplda.federated._secure_sum import SecureSum
 from dplda.leaf._calm import interruptible
 from dplda.leaf._users import charged_unit, protected_unit
-from dplda.text._choice import Choice, columns_of
+from dplda.text._choice import Choice, counts_of
 from dplda.text._count_vectorizer import PrivateCountVectorizer
 from dplda.text._counted import Counted
 
@@ -42,7 +41,7 @@ def fit_words_and_topics(
     """
     unit = protected_unit(user_ids)
     choice = Choice.of(words, unit, sums)  # public
-    training = Training.of(topics, unit, sums=sums)  # public
+    training = topics._training(unit, sums=sums)  # public
     if english_vectors:
         vectors = load_word_vectors(choice.candidates)  # public
         choice = replace(choice, vectors=vectors)
@@ -59,16 +58,16 @@ def fit_words_and_topics(
         closing(Counted(texts, choice.splitter, user_ids)) as counted,  # private
     ):
         weights = choice.weigh(counted)  # private
-        start = sums.begin()  # public
-        charge.begin()
+        charge.begin()  # meets the others; the price is spent from here on
         choice.release(weights, charge)  # public
         if sums.keep is not None:
             sums.keep()
         with interruptible():
-            counts = columns_of(counted, words.vocabulary_)  # private
+            counts = counts_of(counted, words.vocabulary_)  # private
             if english_vectors:
                 place = {word: i for i, word in enumerate(choice.candidates)}
                 chosen = np.array([place[word] for word in words.vocabulary_])
                 topics.set_params(word_vectors=vectors[chosen])
         public_words = training.public_words(len(words.vocabulary_))  # public
-        training.run_paid(counts, user_ids, charge, public_words, start)  # public
+        with closing(training.checked(counts, counted.users)) as documents:  # private
+            training.run(documents, charge, public_words)

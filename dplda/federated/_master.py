@@ -17,7 +17,6 @@ from dplda.core._corpus import Matrix
 from dplda.core._private_fit import COLUMNS, TRUSTED_PARTY
 from dplda.core._signal import shown
 from dplda.federated._messages import (
-    MAX_BYTES,
     LocalModel,
     MessageError,
     NextModel,
@@ -29,10 +28,9 @@ from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._messages import warn_user
 from dplda.privacy import ApproximateDP, Guarantee, NonPrivate
 from dplda.privacy._events import Event
+from dplda.release._container import MAX_BYTES
 from dplda.release._released_model import ReleasedModel, released_model
 
-# of a word in a topic of the released model: any document has a score
-LEAST_PROBABILITY = 1e-9
 FloatTable = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 
@@ -263,9 +261,9 @@ class IFTMMaster:
         -------
         model : ReleasedModel
             Its `components_` are the topics of the global model times their weights (at
-            least 1). No word has a probability below 1e-9 in a topic: any document can
-            be scored. Its `n_iter_` is the number of rounds, and its `doc_topic_prior`
-            is taken from `IFTMParty`.
+            least 1), plus one token of each topic that is spread over all words: any
+            document can be scored. Its `n_iter_` is the number of rounds, and its
+            `doc_topic_prior` is taken from `IFTMParty`.
 
         Raises
         ------
@@ -286,7 +284,7 @@ class IFTMMaster:
         weights = np.maximum(self.topic_weights_, 1.0)
         doc_topic_prior = IFTMParty().doc_topic_prior  # type: ignore[no-untyped-call]
         return released_model(
-            np.maximum(self.components_, LEAST_PROBABILITY) * weights[:, None],
+            self.components_ * weights[:, None] + 1.0 / self.n_words,
             _stated_guarantee(self._stated),
             doc_topic_prior=doc_topic_prior,
             vocabulary=self._words,

@@ -20,19 +20,17 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from dplda.core._corpus import check_topics
+from dplda.core._corpus import LARGEST_COUNT, check_topics
 from dplda.core._texts import check_model, words_of
-from dplda.leaf._checks import LARGEST_WHOLE, check_integer, check_number
+from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivacyLeakWarning
 from dplda.privacy._ledger import as_ledger
-from dplda.release._container import pack, unpack
+from dplda.release._container import MAX_BYTES, pack, unpack
+from dplda.release._markup import LONGEST
 from dplda.release._release import warn_of_leaks
 
-# Bounds against messages that are made to exhaust the memory or the range of floats.
-MAX_BYTES = 2**28  # 300 topics of 200,000 words
-MAX_HEADER = 4096  # the fields of a valid message need at most 1,500
-MAX_NAME = 64  # characters of the name of a party
+MAX_HEADER = 4096  # bytes; the fields of a valid message need at most 1,500
 # rows that were normalized in float32 miss 1 by about 1e-5 at most
 ROW_SUM_TOLERANCE = 1e-4
 UNITS = ("word", "token", "document", "user")
@@ -87,7 +85,7 @@ class _Message:
         ----------
         data : bytes
             The received bytes, of unknown origin.
-        max_bytes : int, default=2**28
+        max_bytes : int, default=2**31
             Longer data are refused without being read.
 
         Returns
@@ -144,7 +142,7 @@ class LocalModel(_Message):
         As in :class:`NextModel`, with at least one topic. Normalization does not
         protect.
     party : str
-        Name of the party: 1 to 64 printable characters.
+        Name of the party: 1 to 60 printable characters.
     weight : float
         Amount of data, in tokens: a public or a noisy number.
     epsilon, delta : float
@@ -353,8 +351,8 @@ def _check_text(name: str, value: object, pattern: str, allowed: str) -> str:
 
 def check_name(name: object) -> str:
     """The name of a party."""
-    allowed = f"a name of 1 to {MAX_NAME} printable characters"
-    return _check_text("party", name, f".{{1,{MAX_NAME}}}", allowed)
+    allowed = f"a name of 1 to {LONGEST} printable characters"
+    return _check_text("party", name, f".{{1,{LONGEST}}}", allowed)
 
 
 def _vocabulary(digest: object) -> str:
@@ -372,7 +370,7 @@ _CHECKED: dict[str, Callable[..., object]] = {
     "vocabulary": _vocabulary,
     "table": _table,
     "party": check_name,
-    "weight": partial(check_number, "weight", low=0.0, high=LARGEST_WHOLE),
+    "weight": partial(check_number, "weight", low=0.0, high=LARGEST_COUNT),
     "epsilon": partial(check_number, "epsilon", low=0.0, high=math.inf),
     "delta": partial(check_number, "delta", low=0.0, high=1.0),
     "unit": _unit,

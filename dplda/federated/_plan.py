@@ -19,12 +19,9 @@ from dplda.document._sublda import SubLDA
 from dplda.document._svilda import PrivateSVILDA
 from dplda.federated._certificates import binary, check_dates, pem_of
 from dplda.federated._line import MAX_REASON
-from dplda.federated._messages import check_name, vocabulary_hash
+from dplda.federated._messages import MAX_HEADER, check_name, vocabulary_hash
 from dplda.federated._secure_sum import (
     HAS_KEM,
-    KEM_KEY,
-    KEM_TEXT,
-    KEY,
     Terms,
     check_model,
 )
@@ -225,7 +222,5 @@ class Plan:
         n_words = len(self.words) if self.n_words is None else self.n_words
         n_cells = n_words * int(self.estimator().n_components)
         sums = 8 * (n_cells + len(self.words) + 2)
-        # no message has both kinds of keys: the second leaves room for 180 bytes of a
-        # signature, lengths and a digest besides each of the first
-        keys = n_parties * (KEY + KEM_KEY + n_parties * KEM_TEXT)
+        keys = MAX_HEADER * n_parties**2  # of each party for each, with signatures
         return sums + keys

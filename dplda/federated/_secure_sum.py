@@ -61,10 +61,6 @@ log = logging.getLogger("dplda.federated")
 
 MAX_PARTIES = 50  # the lemma of shares is stated for these
 SETUP = 2  # replies before the first sum: public keys, and encapsulated keys
-# bytes (RFC 7748, FIPS 203)
-KEY = 32
-KEM_KEY = 1184
-KEM_TEXT = 1088
 DIGEST = hashlib.sha256().digest_size
 # kinds of replies
 SUM = b"S"
@@ -72,7 +68,6 @@ LOST = b"L"
 # Standard errors, beyond half a share, by which the rounds so far may lack shares of
 # noise. A normal variable is so far below its mean in 3 of 10**7 rounds.
 BY_CHANCE = 5.0
-MOST = 2**60  # of a cell: 2**30 documents of the largest radius; random words exceed it
 
 
 @dataclass(frozen=True)
@@ -111,53 +106,53 @@ class Keys:
     """
 
     def __init__(self, kem: bool, seed: bytes | None = None) -> None:
-        seed = (
-            os.urandom(KEY + 64)
-            if seed is None
-            else hashlib.shake_256(seed).digest(KEY + 64)
+        seed = os.urandom(DIGEST) if seed is None else seed
+        self._x25519 = X25519PrivateKey.from_private_bytes(
+            hashlib.sha256(seed).digest()
         )
-        self._x25519 = X25519PrivateKey.from_private_bytes(seed[:KEY])
-        self._kem = (
-            mlkem.MLKEM768PrivateKey.from_seed_bytes(seed[KEY:]) if kem else None
-        )
+        self._kem = None
+        if kem:
+            of_kem = hashlib.sha512(seed).digest()
+            self._kem = mlkem.MLKEM768PrivateKey.from_seed_bytes(of_kem)
         self._secrets: dict[int, bytes] = {}  # shared with each other party
 
     def public(self) -> bytes:
         """Public keys, for everybody."""
-        key = self._x25519.public_key().public_bytes_raw()
-        return (
-            key
-            if self._kem is None
-            else key + self._kem.public_key().public_bytes_raw()
-        )
+        keys = [self._x25519.public_key().public_bytes_raw()]
+        if self._kem is not None:
+            keys.append(self._kem.public_key().public_bytes_raw())
+        return pack(keys)
 
     def encapsulate(self, me: int, publics: Sequence[bytes]) -> bytes:
         """Encapsulated keys for the parties after this one; `publics` are all keys."""
         texts = []
         for j, public in enumerate(publics):
+            if j == me:
+                continue
             try:
-                if j != me:
-                    other = X25519PublicKey.from_public_bytes(public[:KEY])
-                    self._secrets[j] = self._x25519.exchange(other)
-                if self._kem is not None and j > me:
-                    other_kem = mlkem.MLKEM768PublicKey.from_public_bytes(public[KEY:])
-                    key, text = other_kem.encapsulate()
-                    self._secrets[j] += key
+                other, *of_kem = unpack(public, 1 if self._kem is None else 2)
+                key = X25519PublicKey.from_public_bytes(other)
+                self._secrets[j] = self._x25519.exchange(key)
+                if of_kem and j > me:
+                    other_kem = mlkem.MLKEM768PublicKey.from_public_bytes(*of_kem)
+                    secret, text = other_kem.encapsulate()
+                    self._secrets[j] += secret
                     texts.append(text)
-            except ValueError as error:
+            except (ConnectionError, ValueError) as error:
                 raise malformed(j) from error
-        return b"".join(texts)
+        return pack(texts)
 
     def secrets(self, me: int, texts: Sequence[bytes]) -> dict[int, bytes]:
         """The secret that is shared with each other party; `texts` are those of all."""
         for j, text in enumerate(texts):
-            if len(text) != (len(texts) - 1 - j) * KEM_TEXT * (self._kem is not None):
-                raise malformed(j)
-            if self._kem is not None and j < me:
-                first = (me - j - 1) * KEM_TEXT
-                self._secrets[j] += self._kem.decapsulate(
-                    text[first : first + KEM_TEXT]
-                )
+            n_later = 0 if self._kem is None else len(texts) - 1 - j
+            try:
+                of_later = unpack(text, n_later)
+                if self._kem is not None and j < me:
+                    secret = self._kem.decapsulate(of_later[me - j - 1])
+                    self._secrets[j] += secret
+            except (ConnectionError, ValueError) as error:
+                raise malformed(j) from error
         return self._secrets
 
 
@@ -208,8 +203,8 @@ class SecureSum:
         self._found_noise = 0.0
         self._expected_noise = 0.0
 
-    def begin(self) -> Streams:
-        """Agree on keys with all parties; returns public streams for the first table.
+    def begin(self) -> None:
+        """Agree on keys with all parties, and on public streams for the first table.
 
         If a party is absent or cannot pay, the fit ends here for all, before any
         release.
@@ -220,12 +215,7 @@ class SecureSum:
         own = keys.public()
         proved = unpack(self._exchange(agreed + self._prove(own)), self.n_parties)
         publics = [self._check(i, message) for i, message in enumerate(proved)]
-        size = KEY + KEM_KEY * self._terms.kem
-        if (
-            publics[me] != own
-            or len({*publics}) < len(publics)
-            or {*map(len, publics)} != {size}
-        ):
+        if publics[me] != own or len({*publics}) < len(publics):
             raise ConnectionError(
                 "the coordinator, or another process of this party, has changed the "
                 "keys of the parties; this party sends nothing"
@@ -239,7 +229,10 @@ class SecureSum:
         # Nobody can choose it, because everybody's keys enter it. Random topics need no
         # secret.
         first = hashlib.sha256(agreed + b"first table" + b"".join(publics)).digest()
-        return Streams(first, seeded=False)
+        self._topic_streams = Streams(first, seeded=False)
+
+    def topic_streams(self, own: Streams) -> Streams:
+        return self._topic_streams
 
     def add_up(self, cells: Cells, label: str) -> bool:
         """Replace own noisy cells by the sum of all parties; False if one was lost."""
@@ -259,7 +252,9 @@ class SecureSum:
         body = reply[1:]
         if kind == SUM and len(body) == 8 * cells.size:
             cells.reshape(-1)[:] = np.frombuffer(body, "<i8")
-            if cells.max() >= MOST or cells.min() < -MOST:
+            # 2**30 documents of the largest radius; random words exceed it
+            most = MAX_RADIUS**2
+            if cells.max() >= most or cells.min() < -most:
                 raise ConnectionError(
                     "the sum of the parties is not a sum of counts and noise: a party, "
                     "or the coordinator, sends something else"
@@ -281,16 +276,12 @@ class SecureSum:
         return False
 
     def agree(self, values: NDArray[np.float64], label: str) -> NDArray[np.float64]:
-        """The mean over all parties of numbers that are public, to 2**-30.
-
-        All parties must agree on the numbers that decide which release comes next, and
-        processors differ in the last bits of floating point.
-        """
+        """The mean over all parties of public numbers from 0 to 1, to 2**-30."""
         while True:
             # in the unit of the finest contributions
             cells = np.rint(values * MAX_RADIUS).astype(np.int64)
             if self.add_up(cells, label):
-                return cells / (len(self._present) * MAX_RADIUS)
+                return np.clip(cells / (len(self._present) * MAX_RADIUS), 0.0, 1.0)
 
     def _check_noise(self, total: Cells, label: str) -> None:
         """End the fit if noise is missing in the rounds so far.

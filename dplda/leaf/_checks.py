@@ -12,7 +12,6 @@ from typing import Literal
 # hundred is no protection.
 LARGEST_DELTA = 0.01
 LARGEST_INTEGER = 2**31 - 1  # indices are int32
-LARGEST_WHOLE = 2.0**53  # all smaller whole numbers are floats, and no larger fraction
 
 
 def check_number(

@@ -24,11 +24,10 @@ OWNER_ONLY = stat.S_IRUSR | stat.S_IWUSR
 # less what the umask removes
 PUBLIC = OWNER_ONLY | stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 
-# Limits against files made to exhaust the memory; real texts compress by a factor of 3
-# to 10.
-FREE_SIZE = 1 << 24  # bytes that any file may unpack to
-MAX_EXPANSION = 100  # times the size of a larger file
-PIECE = 1 << 20  # bytes of zeros that are written at a time
+IN_MEMORY = 1 << 24  # bytes, characters, words or counts that any memory holds
+# Of what a larger file may unpack to, over its size: a file may be made to exhaust the
+# memory. Real texts compress by a factor of 3 to 10.
+MAX_EXPANSION = 100
 
 # of waiting for a database: a first charge to 1,000 sampled fits takes 16 s
 BUSY_SECONDS = 600.0
@@ -142,8 +141,8 @@ def nameless(folder: str | os.PathLike[str], size: int) -> IO[bytes]:
     with explained(folder), ExitStack() as stack:
         file = stack.enter_context(tempfile.TemporaryFile(buffering=0, dir=folder))
         if size and not _allocated(file, size):
-            for begin in range(0, size, PIECE):
-                write_all(file, memoryview(bytes(min(PIECE, size - begin))))
+            for begin in range(0, size, IN_MEMORY):
+                write_all(file, memoryview(bytes(min(IN_MEMORY, size - begin))))
         stack.pop_all()
         return file
 
@@ -205,7 +204,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes] | gzip.GzipFile]:
 
 def largest_size(path: str | os.PathLike[str]) -> int:
     """Bytes that the content of a compressed file may have."""
-    return max(FREE_SIZE, MAX_EXPANSION * os.path.getsize(path))
+    return max(IN_MEMORY, MAX_EXPANSION * os.path.getsize(path))
 
 
 def check_unpacked(is_within: bool, name: str | os.PathLike[str]) -> None:

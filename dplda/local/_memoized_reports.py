@@ -21,7 +21,7 @@ from dplda.leaf._users import canonical_id
 from dplda.local._randomized_response import RandomizedResponse
 from dplda.privacy import Ledger
 from dplda.privacy._ledger import as_ledger
-from dplda.privacy._streams import KEY_BYTES, Purpose, Streams
+from dplda.privacy._streams import Purpose, Streams
 
 _APPLICATION_ID = int.from_bytes(b"dprr")  # marks an SQLite file as reports
 
@@ -251,8 +251,8 @@ class MemoizedReports:
 
     def _fill(self, connection: sqlite3.Connection) -> None:
         """Write a file without reports, with a new key."""
-        streams = Streams.from_random_state(None)
-        key = streams.reader(Purpose.HASH_KEY, 0).words(KEY_BYTES // 8).tobytes()
+        words = Streams.from_random_state(None).reader(Purpose.HASH_KEY, 0)
+        key = words.words(hashlib.blake2b.MAX_KEY_SIZE // 8).tobytes()
         response = json.dumps(self.randomizer._law)
         connection.execute(
             "CREATE TABLE settings (response TEXT, key BLOB, state BLOB, ids TEXT)"

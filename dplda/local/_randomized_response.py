@@ -40,7 +40,6 @@ from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 
 BUDGETS = ("epsilon", "bit_epsilon")  # exactly one of them is given
-N_HALVINGS = 28  # of the search for a flip probability: 6e-8 of its log-odds remain
 MAX_FLIPS = 2**28  # expected false ones of a call: reports of 3 GB
 
 ASSUMPTIONS = (
@@ -351,7 +350,7 @@ def calibrated_bits(
         )
     low = best.epsilon
     high = rarest.epsilon
-    for _ in range(N_HALVINGS):
+    while not math.isclose(low, high):
         middle = math.sqrt(low * high)
         bits = RandomizedBits.for_epsilon(middle)
         if cost(bits) <= epsilon:

@@ -22,7 +22,6 @@ GRADES = {"strong": 1.0, "reasonable": 3.0, "weak": 8.0, "very weak": 20.0}
 _SCALE = "epsilon up to 1 is strong, 3 reasonable, 8 weak, 20 very weak, above nominal"
 # with a larger delta, the grade is nominal: some units may be published whole
 _LARGEST_DELTA = 1e-3
-_PARTS = 100  # words of a document: the mean of the corpus KOS
 _LIMIT_OF_PART = ", and neither a document nor a person"
 # What the first line of the card does not promise to a reader.
 _LIMITS = {
@@ -126,12 +125,9 @@ def first_rows(guarantee: Stated) -> Iterator[Row]:
         yield "protects", f"no {unit}: there is no privacy guarantee"
         return
     limit = _LIMITS.get(unit, "") if has_parts(unit) else _LIMIT_OF_PART
-    much = (
-        f"epsilon = {guarantee.epsilon:.4g} at delta = {guarantee.delta:g}: "
-        f"{_grade(guarantee)} protection"
-    )
-    if not has_parts(unit):
-        much += " of a document"
+    much = f"epsilon = {guarantee.epsilon:.4g} at delta = {guarantee.delta:g}"
+    if has_parts(unit):
+        much += f": {_grade(guarantee)} protection"
     if guarantee.seeded:
         much += "; none against anyone who knows or guesses the given seed"
     yield "protects", f"each {unit}{limit}"
@@ -164,29 +160,28 @@ def other_rows(guarantee: Stated) -> Iterator[Row]:
 
 
 def _grade(guarantee: Stated) -> str:
-    """The grade; the scale is for documents and persons."""
-    cost = guarantee.epsilon
-    if not has_parts(guarantee.unit):
-        cost *= _PARTS
+    """The grade of the protection of a document or a person."""
     if guarantee.delta <= _LARGEST_DELTA:
         for word, most in GRADES.items():
-            if cost <= most:
+            if guarantee.epsilon <= most:
                 return word
     return "nominal"
 
 
-def _scale(guarantee: Stated) -> str:
-    """What the grade is measured by."""
-    if guarantee.delta > _LARGEST_DELTA:
+def _strength(guarantee: Stated) -> str:
+    """The grade, and what it is measured by."""
+    unit = guarantee.unit
+    if not has_parts(unit):
         return (
+            "no grade, which documents and persons have: a document of n "
+            f"{unit}s pays up to n times this epsilon"
+        )
+    scale = _SCALE
+    if guarantee.delta > _LARGEST_DELTA:
+        scale = (
             f"with a delta above {_LARGEST_DELTA:g}, some units may be published whole"
         )
-    if has_parts(guarantee.unit):
-        return _SCALE
-    return (
-        f"of a document of {_PARTS} {guarantee.unit}s, which pays up to {_PARTS} times "
-        f"as much: {_SCALE}"
-    )
+    return f"{_grade(guarantee)} protection ({scale})"
 
 
 def _meaning(guarantee: Stated) -> Iterator[Row]:
@@ -197,7 +192,7 @@ def _meaning(guarantee: Stated) -> Iterator[Row]:
         "epsilon and delta limit how much more likely the release is from one of "
         f"two data sets that differ in one {unit} only: {guarantee.relation}.",
     )
-    yield "strength", f"{_grade(guarantee)} protection ({_scale(guarantee)})"
+    yield "strength", _strength(guarantee)
     if guarantee.gaussian_mu is not None:
         mu = _rounded(guarantee.gaussian_mu, 3)
         yield "strength", f"Gaussian differential privacy with mu = {mu}"

@@ -75,6 +75,9 @@ class Charge:
         Whether noise comes from a given seed.
     total_variation : float, default=TOTAL_VARIATION
         Distance of all noise from its ideal law.
+    meet : callable or None, default=None
+        Called first by `begin`, for instance to meet other parties. An error gives the
+        charge back.
     kept : callable or None, default=None
         Says which results remain if the block ends with an error.
 
@@ -116,6 +119,7 @@ class Charge:
         ledger: Ledger | str | PathLike[str] | None = None,
         seeded: bool = False,
         total_variation: float = TOTAL_VARIATION,
+        meet: Callable[[], None] | None = None,
         kept: Callable[[], str] | None = None,
     ) -> None:
         self.plan: tuple[Step, ...] = tuple(plan)
@@ -129,6 +133,7 @@ class Charge:
         self._ledger = None if ledger is None else as_ledger(ledger)
         # no short cut: each recorder writes down what it sees
         answers = [each.charges(label, unit, self.plan) for each in recorders()]
+        self._meet = meet
         self._kept = kept
         self._is_written = self._ledger is not None and all(answers)
         self._entry = 0
@@ -175,6 +180,8 @@ class Charge:
             raise RuntimeError(
                 "this charge has begun before; a second fit needs its own"
             )
+        if self._meet is not None:
+            self._meet()
         self._calm.begin()
         if self._ledger is not None and self._is_written:
             self._ledger.begin_release(self._entry)

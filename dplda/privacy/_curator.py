@@ -88,11 +88,6 @@ class Curator:
     sums : Sums, default=ALONE
         Who makes sums public. `ALONE` releases the sums of one curator.
 
-    Attributes
-    ----------
-    events : tuple of Event
-        Events of the plan, in order.
-
     Examples
     --------
     `Charge` has one.
@@ -108,7 +103,6 @@ class Curator:
     ) -> None:
         steps = charge.plan if plan is None else tuple(plan)
         charge.claim(steps)
-        self.events: tuple[Event, ...] = tuple(event for _, event in steps)
         self._charge = charge
         self._plan = list(steps)
         self._n_planned = Counter(label for label, _ in steps)

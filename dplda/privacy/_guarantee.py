@@ -18,6 +18,7 @@ from dplda.privacy._accounting import (
     is_chargeable,
 )
 from dplda.privacy._card import PerRound
+from dplda.privacy._curves import MARGIN
 from dplda.privacy._detection import rate_of_events, rate_of_pairs
 from dplda.privacy._events import (
     Event,
@@ -120,7 +121,7 @@ class Guarantee:
                 "nothing"
             )
         proved = self.epsilon_at(self.delta)
-        if not self.epsilon >= proved * (1.0 - 1e-9):
+        if not self.epsilon * MARGIN >= proved:
             raise ValueError(
                 f"epsilon {self.epsilon} is less than what the events cost at delta "
                 f"{self.delta}; state at least {proved}"

@@ -23,15 +23,14 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from dplda.leaf._checks import check_integer
+from dplda.privacy._events import MAX_COUNT
 
 Words: TypeAlias = NDArray[np.uint64]
 
-KEY_BYTES = 32  # of AES-256
 # Words that are drawn at a time: their 512 KB stay in the second-level cache. Each
 # piece of cells has its own noise stream, so it enters seeded results.
 PIECE = 2**16
 ZEROS = np.zeros(PIECE, np.uint64).tobytes()  # of a piece: one call of the cipher
-MAX_WORDS = 2**41  # two words a cipher block, 2**40 cipher blocks an address
 
 
 class Purpose:
@@ -70,7 +69,7 @@ class Streams:
     Parameters
     ----------
     key : bytes of length 32
-        The secret key. `from_random_state` is the usual way to make streams.
+        The secret key of AES-256. `from_random_state` is the usual way to make streams.
     seeded : bool
         Whether someone may know or guess the key. No privacy guarantee holds in that
         case.
@@ -82,9 +81,7 @@ class Streams:
     """
 
     def __init__(self, key: bytes, *, seeded: bool) -> None:
-        if len(key) != KEY_BYTES:
-            raise ValueError(f"the key must have {KEY_BYTES} bytes, got {len(key)}")
-        self._algorithm = algorithms.AES(key)
+        self._algorithm = algorithms.AES256(key)
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._used: set[tuple[int, int]] = set()
@@ -107,9 +104,10 @@ class Streams:
         Streams
             Seeded unless `random_state` is None.
         """
+        n_bytes = algorithms.AES256.key_size // 8  # which is in bits
         if random_state is None:
-            return cls(os.urandom(KEY_BYTES), seeded=False)
-        return cls(check_random_state(random_state).bytes(KEY_BYTES), seeded=True)
+            return cls(os.urandom(n_bytes), seeded=False)
+        return cls(check_random_state(random_state).bytes(n_bytes), seeded=True)
 
     def take(self, purpose: int, round: int) -> None:
         """Take the streams of a round for noise or a sample, once only.
@@ -165,7 +163,7 @@ class Reader:
     A reader is for one thread. Mechanisms take most bits from the stream, and the few
     bits that they rarely need from the spare stream. The counter of a cipher block is
     its address: purpose 1 byte, round 4, block 5, spare 1, position 5. Streams are
-    disjoint for `MAX_WORDS` words.
+    disjoint: no fit may draw more than `MAX_COUNT` words.
     """
 
     def __init__(
@@ -183,12 +181,12 @@ class Reader:
             + check_integer("round", round, 0, 2**32 - 1).to_bytes(4, "big")
             + check_integer("block", block, 0, 2**40 - 1).to_bytes(5, "big")
         )
-        self._skip = check_integer("skip", skip, 0, MAX_WORDS - 1)
+        self._skip = check_integer("skip", skip, 0, MAX_COUNT - 1)
         # with the words read so far
         self._running: dict[bool, tuple[CipherContext, int]] = {}
 
     def words(self, n: int, *, spare: bool = False) -> Words:
-        """Return the next `n` words, at most 2**41 in all, shape (n,), uint64."""
+        """Return the next `n` words, at most 2**36 in all, shape (n,), uint64."""
         if os.getpid() != self._streams._process:
             raise RuntimeError(
                 "these Streams were made before a fork, whose processes would draw the "
@@ -204,7 +202,7 @@ class Reader:
             if half:
                 self.words(1, spare=spare)
         cipher, position = self._running[spare]
-        check_integer("n", n, 0, MAX_WORDS - position)
+        check_integer("n", n, 0, MAX_COUNT - position)
         self._running[spare] = (cipher, position + n)
         with self._streams._lock:
             self._streams.n_words += n + n % 2

@@ -51,11 +51,16 @@ class Sums(Protocol):
     def shares(self) -> Shares:
         """The noise of a release."""
 
-    def begin(self) -> Streams | None:
-        """Meet the other parties, and get the public streams with which all begin.
+    def begin(self) -> None:
+        """Meet the other parties; the charge does it before it is spent.
 
-        None without other parties: a fit then begins with its own streams. An error
-        ends the fit before any release.
+        An error ends the fit before any release.
+        """
+
+    def topic_streams(self, own: Streams) -> Streams:
+        """From which the first, random topics are drawn: `own`, or public ones of all.
+
+        All parties must begin with the same topics.
         """
 
     def add_up(self, cells: Cells, label: str) -> bool:
@@ -66,7 +71,11 @@ class Sums(Protocol):
         """
 
     def agree(self, values: NDArray[np.float64], label: str) -> NDArray[np.float64]:
-        """The public numbers with which all go on, instead of their own."""
+        """The public numbers, from 0 to 1, with which all go on instead of their own.
+
+        Parties must agree on what decides which release comes next: their processors
+        differ in the last bits of floating point.
+        """
 
     def promise(self, events: Sequence[Event], delta: float) -> SumsPromise:
         """What the card says of a fit that releases `events`."""
@@ -78,8 +87,11 @@ class Alone:
     keep: Callable[[], None] | None = None
     shares = Shares()
 
-    def begin(self) -> Streams | None:
-        return None
+    def begin(self) -> None:
+        pass
+
+    def topic_streams(self, own: Streams) -> Streams:
+        return own
 
     def add_up(self, cells: Cells, label: str) -> bool:
         return True

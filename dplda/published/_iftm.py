@@ -18,10 +18,11 @@ from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.core._private_fit import Interval
 from dplda.federated._tokens import Topics
 from dplda.kernels import _published_iftm
-from dplda.leaf._checks import LARGEST_WHOLE, check_number
+from dplda.leaf._checks import check_number
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
 from dplda.privacy._charge import MAX_WORDS, TOO_MANY_WORDS
+from dplda.privacy._curves import U
 from dplda.privacy._mechanisms import BLOCK_BITS
 from dplda.privacy._recorder import announce
 from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers
@@ -308,14 +309,14 @@ def _recover_row(
 ) -> NDArray[np.int64]:
     """Counts of one topic, (n_words,), or -1 where no whole numbers fit."""
     smallest = row[row > 0].min()
-    if row.max() / LARGEST_WHOLE > smallest:
+    if row.max() * U > smallest:  # no whole numbers, and no fractions, above 1 / U
         return np.full(len(row), -1)
     for count in range(0 if beta else 1, MAX_DIVISOR + 1):
         weights = row / smallest * (count + beta)
         whole = np.rint(weights - beta)
         error = np.abs(weights - beta - whole)
         fits = error <= np.minimum(rounding * weights, 0.1)
-        if weights.max() < LARGEST_WHOLE and fits.all():
+        if weights.max() * U < 1.0 and fits.all():
             return whole.astype(np.int64)
     return np.full(len(row), -1)
 

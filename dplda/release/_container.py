@@ -18,7 +18,7 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from dplda.leaf._files import FREE_SIZE, PUBLIC, check_writable, write_atomically
+from dplda.leaf._files import IN_MEMORY, PUBLIC, check_writable, write_atomically
 
 Content = TypeVar("Content")
 Tables: TypeAlias = Mapping[str, np.ndarray]
@@ -60,7 +60,7 @@ def pack(
     fields: Mapping[str, object],
     tables: Tables,
     *,
-    max_header: int = FREE_SIZE,
+    max_header: int = IN_MEMORY,
 ) -> bytes:
     """Write values that JSON can hold, in at most `max_header` bytes, and tables."""
     stored = {}
@@ -80,7 +80,7 @@ def pack(
 
 
 def unpack(
-    kind: str, data: bytes, *, max_header: int = FREE_SIZE
+    kind: str, data: bytes, *, max_header: int = IN_MEMORY
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The values and tables of untrusted bytes.
 

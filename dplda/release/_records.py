@@ -13,13 +13,12 @@ from dplda.leaf._checks import check_delta, check_number
 from dplda.privacy import Guarantee
 from dplda.privacy._accounting import grouped
 from dplda.privacy._card import PerRound
+from dplda.privacy._composition import MANY_KINDS
 from dplda.privacy._events import Event, from_record, to_record
 
 Value = TypeVar("Value")
 
 MAX_TEXT = 10_000
-# different events: no file can make the accountant compute for hours
-MAX_KINDS = 50
 
 
 def record_of(guarantee: Guarantee) -> dict[str, object]:
@@ -127,9 +126,10 @@ def _events(name: str, records: object) -> tuple[Event, ...]:
         raise ValueError(
             f"its privacy {name} cannot be read ({type(error).__name__})"
         ) from None
-    if not groups or n_steps > MAX_ITER or len(groups) > MAX_KINDS:
+    # no file can make the accountant compute for hours
+    if not groups or n_steps > MAX_ITER or len(groups) > MANY_KINDS:
         raise ValueError(
-            f"a release has 1 to {MAX_ITER} private steps of at most {MAX_KINDS} "
+            f"a release has 1 to {MAX_ITER} private steps of at most {MANY_KINDS} "
             "different kinds"
         )
     return events

@@ -71,6 +71,7 @@ class Choice:
     candidates: list[str]
     vectors: np.ndarray | None  # what the candidates mean
     selection: Selection  # what is released
+    plan: list[Step]  # label and event of each release
     streams: Streams  # secret
     sums: Sums  # who makes the weights public
 
@@ -92,21 +93,18 @@ class Choice:
         vectors = None
         if is_english and candidates:
             vectors = load_word_vectors(candidates)
+        selection = selection_of(vectorizer, sums.shares)
         return cls(
             vectorizer=vectorizer,
             unit=unit,
             splitter=Splitter(rule),
             candidates=candidates,
             vectors=vectors,
-            selection=selection_of(vectorizer, sums.shares),
+            selection=selection,
+            plan=selection.plan,
             streams=Streams.from_random_state(vectorizer.random_state),
             sums=sums,
         )
-
-    @property
-    def plan(self) -> list[Step]:
-        """Label and event of each release."""
-        return self.selection.plan
 
     def weigh(self, counted: Counted) -> Counts:
         """Weights of the distinct words of each unit; private."""
@@ -144,6 +142,7 @@ class Choice:
                 most,
                 self.vectors,
             )  # public
+        # parties vote: processors may rank words of nearly equal weights differently
         votes = np.zeros(len(found))
         votes[best] = 1.0
         votes = self.sums.agree(votes, "words that are chosen")
@@ -321,19 +320,19 @@ def warn_of_public(counted: Counted, public: Iterable[str]) -> None:
         )
 
 
-def columns_of(counted: Counted, vocabulary: Mapping[str, int]) -> sp.csr_matrix:
+def counts_of(counted: Counted, vocabulary: Mapping[str, int]) -> sp.csr_matrix:
     """Counts of the words of a vocabulary; warns if they cover little. Private."""
     X = counted.matrix(vocabulary)
     warn_of_coverage(np.asarray(X.sum(axis=1)).ravel(), counted.n_tokens)
     return X
 
 
-def columns_or_shards(
+def counts_or_shards(
     counted: Counted, vocabulary: Mapping[str, int]
 ) -> sp.csr_matrix | CountShards:
     """The same, in shards if there are many; private."""
     if counted.shards is None:
-        return columns_of(counted, vocabulary)
+        return counts_of(counted, vocabulary)
     shards = counted.narrow(vocabulary)
     known = [np.asarray(X.sum(axis=1)).ravel() for X in shards]
     warn_of_coverage(np.concatenate(known), counted.n_tokens)

@@ -31,7 +31,7 @@ from dplda.core._texts import CountsBySettings
 from dplda.core._words import Words, language_of
 from dplda.leaf._compat import StrOptions, _fit_context
 from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
-from dplda.text._choice import MECHANISM, Choice, columns_of, warn_of_copies
+from dplda.text._choice import MECHANISM, Choice, counts_of, warn_of_copies
 from dplda.text._counted import Counted
 
 
@@ -233,7 +233,7 @@ class PrivateCountVectorizer(
             weights = choice.weigh(counted)  # private
             charge.begin()
             choice.release(weights, charge)  # public
-            return columns_of(counted, self.vocabulary_) if transform else None
+            return counts_of(counted, self.vocabulary_) if transform else None
 
     def fit_transform(
         self, raw_documents: Iterable[Any], y: Any = None, **fit_params: Any

@@ -7,7 +7,7 @@ nothing is charged.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -32,7 +32,6 @@ from dplda.document._sublda import SubLDA
 from dplda.document._training import Training
 from dplda.leaf._messages import warn_user
 from dplda.privacy import Guarantee, split_epsilon
-from dplda.privacy._charge import Step
 from dplda.reading._topic_counts import PaidCounts
 from dplda.text._choice import Choice, GivenWords
 from dplda.text._count_vectorizer import PrivateCountVectorizer, column_of
@@ -55,20 +54,27 @@ class PublicInputs:
         if self.texts is not None:
             yield from each_text("public_texts", column_of(self.texts, "public_texts"))
 
-    def give(self, training: Training, vectorizer: Any) -> PublicWords | None:
-        """Give a topic model what is known of the words of a vectorizer."""
-        self._give_prior(training.model, vectorizer)
-        self._give_vectors(training.model, vectorizer)
-        return training.public_words(len(vectorizer.vocabulary_))
-
-    def give_what_works(
-        self, training: Training, vectorizer: Any
+    def give(
+        self, training: Training, vectorizer: Any, *, are_paid: bool
     ) -> PublicWords | None:
-        """The same; what fails is left out with a warning, as the words are paid."""
-        with _left_out("public_texts"):
-            self._give_prior(training.model, vectorizer)
-        with _left_out("word_vectors"):
-            self._give_vectors(training.model, vectorizer)
+        """Give a topic model what is known of the words of a vectorizer.
+
+        Once the words are paid for, what fails is left out with a warning.
+        """
+        model = training.model
+        if self.texts is not None:
+            with _left_out("public_texts", are_paid):
+                prior = public_prior(
+                    self.texts,
+                    n_components=model.n_components,
+                    vocabulary=vectorizer,
+                    n_jobs=self.n_jobs,
+                    random_state=model.random_state,
+                )
+                model.set_params(prior_components=prior)
+        if self.source is not None:
+            with _left_out("word_vectors", are_paid):
+                model.set_params(word_vectors=self.vectors(vectorizer))
         return training.public_words(len(vectorizer.vocabulary_))
 
     def vectors(self, words: Any) -> np.ndarray:
@@ -76,28 +82,15 @@ class PublicInputs:
         source = self.source
         return load_word_vectors(words, None if isinstance(source, str) else source)
 
-    def _give_prior(self, model: PrivateEstimator, vectorizer: Any) -> None:
-        if self.texts is not None:
-            prior = public_prior(
-                self.texts,
-                n_components=model.n_components,
-                vocabulary=vectorizer,
-                n_jobs=self.n_jobs,
-                random_state=model.random_state,
-            )
-            model.set_params(prior_components=prior)
-
-    def _give_vectors(self, model: PrivateEstimator, vectorizer: Any) -> None:
-        if self.source is not None:
-            model.set_params(word_vectors=self.vectors(vectorizer))
-
 
 @contextmanager
-def _left_out(name: str) -> Iterator[None]:
-    """Go on without a public input that fails."""
+def _left_out(name: str, are_paid: bool) -> Iterator[None]:
+    """Go on without a public input that fails, if the words are paid for."""
     try:
         yield
     except Exception as error:  # whatever the source of the caller raises
+        if not are_paid:
+            raise
         warn_user(f"topics are found without {name}: {error}")
 
 
@@ -109,12 +102,6 @@ class Parts(NamedTuple):
     inputs: PublicInputs  # of the topic model
     counting: PaidCounts | None = None  # of texts by topic and group
     earlier: Guarantee | None = None  # of the fit whose words and counts are kept
-
-    @property
-    def plans(self) -> list[Sequence[Step]]:
-        """The releases of each part that has any, and draws from its own streams."""
-        counts = () if self.counting is None else self.counting.plan
-        return [plan for plan in (self.words.plan, self.training.plan, counts) if plan]
 
 
 def parts_of(
@@ -136,39 +123,31 @@ def parts_of(
     for_words, for_topics = _shares_of(estimator)
     if earlier is not None:
         for_topics = estimator.epsilon  # the words are paid for
-    seeds: tuple[int | None, int | None] = (None, None)
-    if estimator.random_state is not None:  # two seeds, whose noise does not cancel
-        seed = 2 * int(check_random_state(estimator.random_state).randint(2**30))
-        seeds = (seed, seed + 1)
-    model = _topic_model_of(estimator, for_topics, seeds[1])
+    seed_of_words, seed_of_topics = _two_seeds(estimator.random_state)
+    model = _topic_model_of(estimator, for_topics, seed_of_topics)
     if earlier is not None:
-        training = Training.of(model, unit, earlier=earlier.model_)
+        training = model._training(unit, earlier=earlier.model_)
         words = _checked_words(earlier.vectorizer_, training)
         return Parts(words, training, inputs, earlier=earlier.privacy_)
-    training = Training.of(model, unit)
+    training = model._training(unit)
     if not _chooses_words(estimator):
         words = _checked_words(_vectorizer_of_given(estimator), training)
         return Parts(words, training, inputs)
-    if model.prior_components is not None:
-        raise ValueError(
-            "prior_components has a column for each word, and the words are not "
-            "chosen yet: give public_texts, or a list of words as vocabulary"
-        )
-    training.check_size(estimator.max_features)
-    vectorizer = PrivateCountVectorizer(
-        epsilon=for_words,
-        delta=estimator.delta,
-        candidates=estimator.vocabulary,
-        token_pattern=letters(language_of(estimator.vocabulary)),
-        max_features=estimator.max_features,
-        random_state=seeds[0],
-        stop_words=_stop_words_of(estimator),
-    )
-    vectorizer._validate_params()
-    choice = Choice.of(vectorizer, unit)
-    if inputs.source is not None and choice.candidates:
-        inputs.vectors(choice.candidates)  # refuses a source without these words
+    choice = _choice_of(estimator, training, for_words, seed_of_words)
+    # A source without these words is refused. The choice may have loaded the embedded
+    # vectors itself.
+    is_known = isinstance(inputs.source, str) and choice.vectors is not None
+    if inputs.source is not None and choice.candidates and not is_known:
+        inputs.vectors(choice.candidates)
     return Parts(choice, training, inputs)
+
+
+def _two_seeds(random_state: Any) -> tuple[int | None, int | None]:
+    """Seeds of words and topics, whose noise does not cancel; None without a seed."""
+    if random_state is None:
+        return None, None
+    seed = 2 * int(check_random_state(random_state).randint(2**30))
+    return seed, seed + 1
 
 
 def what_to_expect(estimator: PrivateEstimator) -> Plan:
@@ -268,6 +247,29 @@ def split_budget(epsilon: float, delta: float) -> tuple[float, float]:
 def _chooses_words(estimator: PrivateEstimator) -> bool:
     """Whether the words are chosen from the texts, and not given."""
     return isinstance(estimator.vocabulary, str | None)
+
+
+def _choice_of(
+    estimator: PrivateEstimator, training: Training, epsilon: float, seed: int | None
+) -> Choice:
+    """The choice of words for a topic model, with its share of the budget."""
+    if training.model.prior_components is not None:
+        raise ValueError(
+            "prior_components has a column for each word, and the words are not "
+            "chosen yet: give public_texts, or a list of words as vocabulary"
+        )
+    training.check_size(estimator.max_features)
+    vectorizer = PrivateCountVectorizer(
+        epsilon=epsilon,
+        delta=estimator.delta,
+        candidates=estimator.vocabulary,
+        token_pattern=letters(language_of(estimator.vocabulary)),
+        max_features=estimator.max_features,
+        random_state=seed,
+        stop_words=_stop_words_of(estimator),
+    )
+    vectorizer._validate_params()
+    return Choice.of(vectorizer, training.unit)
 
 
 def _vectorizer_of_given(estimator: PrivateEstimator) -> CountVectorizer:

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from dplda.core._corpus import are_shards, warn_of_coverage
+from dplda.core._corpus import warn_of_coverage
 from dplda.core._pipeline import guarantee_of_steps
 from dplda.core._private_fit import (
     PRIVACY_CONSTRAINTS,
@@ -36,7 +36,7 @@ from dplda.leaf._compat import HasMethods, StrOptions
 from dplda.leaf._messages import Progress, named
 from dplda.leaf._rows import collected
 from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
-from dplda.privacy import NonPrivate
+from dplda.privacy import Guarantee, NonPrivate
 from dplda.reading._displays import TopicRow, list_topics
 from dplda.reading._groups import groups_of
 from dplda.reading._topic_counts import PaidCounts
@@ -44,7 +44,7 @@ from dplda.release._counts import TopicCounts
 from dplda.release._release import release_bytes, save_release
 from dplda.text._choice import (
     Choice,
-    columns_or_shards,
+    counts_or_shards,
     refuse_few,
     warn_of_copies,
     warn_of_public,
@@ -322,7 +322,11 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         """Choose the words, find the topics, and count the texts, as planned."""
         words, training, inputs, counting, _ = parts  # public
         model = training.model
-        plan = [step for of_part in parts.plans for step in of_part]  # public
+        plan = [*words.plan, *training.plan]  # public
+        n_streams = 1 + isinstance(words, Choice)
+        if counting is not None:
+            plan += counting.plan
+            n_streams += 1
         has_noise = any(not isinstance(event, NonPrivate) for _, event in plan)
         progress = Progress.of(self)
         texts = progress.during(column_of(raw_documents), named("reading texts"))
@@ -333,7 +337,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 plan,
                 unit=charged_unit(user_ids),
                 seeded=self.random_state is not None and has_noise,
-                n_streams=len(parts.plans),
+                n_streams=n_streams,
             ) as charge,
             closing(
                 Counted(
@@ -344,6 +348,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 )
             ) as counted,  # private
         ):
+            # what can be refused is refused here: groups that are counted last, too
             refuse_few(words, counted)
             if counting is not None:
                 places = counting.places(counted.n_docs)  # private
@@ -352,9 +357,11 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             if isinstance(words, Choice):
                 weights = words.weigh(counted)  # private
             else:
-                public_words = inputs.give(training, words.vectorizer)  # public
+                public_words = inputs.give(
+                    training, words.vectorizer, are_paid=False
+                )  # public
             counted.reserve_room(
-                model.n_components, keeps_weights=not model._infers_anew
+                model.n_components, keeps_weights=not training.infers_anew
             )
             charge.begin()  # the price is spent from here on
             self._forget()
@@ -362,19 +369,20 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             if isinstance(words, Choice):
                 words.release(weights, charge)  # public
                 with interruptible():
-                    public_words = inputs.give_what_works(
-                        training, words.vectorizer
+                    public_words = inputs.give(
+                        training, words.vectorizer, are_paid=True
                     )  # public
             vocabulary = words.vectorizer.vocabulary_  # public
             with interruptible():
-                X = columns_or_shards(counted, vocabulary)  # private
+                X = counts_or_shards(counted, vocabulary)  # private
             try:
-                # shards hold the users
-                users = None if are_shards(X) else user_ids
-                training.run_paid(X, users, charge, public_words)  # public
+                with closing(
+                    training.checked(X, counted.users)
+                ) as documents:  # private
+                    training.run(documents, charge, public_words)
             finally:
-                if hasattr(model, "components_"):
-                    self._publish(parts)
+                if training.cost is not None:  # a round has become public
+                    self._publish(parts, training.cost)
             if counting is not None:
                 self.counts_ = counting.release(
                     model, X, places, user_ids, charge, progress
@@ -503,8 +511,11 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             if name.endswith("_") and not name.startswith("_"):
                 delattr(self, name)
 
-    def _publish(self, parts: Parts) -> None:
-        """Set the fitted attributes, with one guarantee for words and topics."""
+    def _publish(self, parts: Parts, cost: Guarantee) -> None:
+        """Set the fitted attributes, with one guarantee for words and topics.
+
+        `cost` is what the topics cost these texts, without those of `earlier`.
+        """
         model = parts.training.model
         earlier = parts.earlier
         steps = [
@@ -512,7 +523,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         ]
         both = guarantee_of_steps(steps, seeds_differ=True)
         if earlier is not None:
-            cost = guarantee_of_both(parts.training.own_cost, earlier)
+            cost = guarantee_of_both(cost, earlier)
             both = dataclasses.replace(
                 both,
                 epsilon=cost.epsilon,

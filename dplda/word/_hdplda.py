@@ -21,9 +21,9 @@ from dplda.core._private_fit import (
     charge_of,
     check_paid,
     columns_kept,
-    cut_short,
     exactly_one,
     make_guarantee,
+    noted_if_cut_short,
     publish,
     released_so_far,
     warn_if_cut_short,
@@ -488,7 +488,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         n_done = 0 if paid_before is None else self.n_iter_
         publish(
             self,
-            cut_short(guarantee, n_iter, n_done + n_charged),
+            noted_if_cut_short(guarantee, n_iter, n_done + n_charged),
             **with_signal(components, std, evidence),
             n_iter_=n_iter,
             noise_epsilon_=mechanisms.noise_epsilon,
