@@ -238,7 +238,7 @@ HOSTILE_TEXTS = {
 
 @pytest.mark.parametrize("case", HOSTILE_TEXTS)
 def test_hostile_texts_are_refused_before_anything_is_charged(case, monkeypatch):
-    monkeypatch.setattr("dplda.text._counted.IN_MEMORY", 2000)
+    monkeypatch.setattr("dplda.text._counted.MOST_TERMS", 2000)
     texts, message = HOSTILE_TEXTS[case]
     ledger = Ledger()
     vectorizer = PrivateCountVectorizer(epsilon=1.0, candidates=WORDS, ledger=ledger)

@@ -50,7 +50,6 @@ from dplda.leaf._files import reserved
 if TYPE_CHECKING:
     from dplda.document._plan import Plan
 
-COUNTS_SHARE = 0.2  # as in dplda.plan
 EPSILON = 4.0  # of the example and of a plan
 
 
@@ -78,7 +77,6 @@ def add_commands(add_parser: AddParser) -> None:
         "words of the language; public, and not picked by reading the texts",
     )
     add_groups(parser)
-    _add_counts_share(parser)
     add(
         "--out",
         type=Path,
@@ -123,16 +121,6 @@ def add_commands(add_parser: AddParser) -> None:
         default=[],
         metavar="N",
         help="numbers of groups of counts, such as 9 12 for wards and months",
-    )
-    _add_counts_share(parser)
-
-
-def _add_counts_share(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--counts-share",
-        type=float,
-        default=COUNTS_SHARE,
-        help="share of the counts in the budget (default: %(default)s)",
     )
 
 
@@ -194,7 +182,6 @@ def plan(options: argparse.Namespace, n_docs: int, groups: Sequence[int]) -> Pla
         delta=options.delta,
         n_components=options.n_components,
         groups=groups,
-        counts_share=options.counts_share,
     )
     return dataclasses.replace(
         expected,
@@ -209,11 +196,12 @@ def shares(
     options: argparse.Namespace, groups: Sequence[object]
 ) -> tuple[float, float]:
     """Epsilon of the counts, 0 without groups, and of words and topics."""
-    from dplda.document._plan import split_counts  # not for options and --help
+    # not for options and --help
+    from dplda.document._plan import COUNTS_SHARE, split_counts
 
     if not groups:
         return 0.0, options.epsilon
-    return split_counts(options.epsilon, options.counts_share, options.delta)
+    return split_counts(options.epsilon, COUNTS_SHARE, options.delta)
 
 
 def _fit(options: argparse.Namespace) -> int:

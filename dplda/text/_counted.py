@@ -31,6 +31,7 @@ from dplda.leaf._files import IN_MEMORY
 from dplda.leaf._messages import Progress, named
 from dplda.leaf._users import number_users
 
+MOST_TERMS = IN_MEMORY  # of 150 bytes each
 _DIGITS = b"0123456789"
 
 
@@ -67,7 +68,7 @@ class Counted:
     Raises
     ------
     ValueError
-        If a document cannot be split, if there are more than `IN_MEMORY` terms, or if
+        If a document cannot be split, if there are more than `MOST_TERMS` terms, or if
         there is not one id for each document.
     """
 
@@ -91,9 +92,9 @@ class Counted:
         def counted(block: list[Any]) -> Entries:
             words, (number, times, ptr) = splitter(block)
             own = np.fromiter(map(numbers.__getitem__, words), np.int32, len(words))
-            if len(numbers) - n_stop > IN_MEMORY:
+            if len(numbers) - n_stop > MOST_TERMS:
                 raise ValueError(
-                    f"the texts have more than {IN_MEMORY:,} different words, as "
+                    f"the texts have more than {MOST_TERMS:,} different words, as "
                     "codes, numbers and damaged texts do; look at the texts, or take "
                     "words of letters alone (token_pattern=None)"
                 )
