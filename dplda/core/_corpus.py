@@ -34,6 +34,8 @@ MAX_TOKENS = LARGEST_INTEGER
 BLOCK = 1 << 16
 LARGEST_COUNT = 1e12  # squares of the sum of 1e7 such counts are finite in float32
 COPIES = 10  # a fit warns if more than one row in this many is a copy
+# Least share of cells that rounding may keep above 0. It keeps almost no tf-idf weight.
+LEAST_KEPT = 0.25
 NOT_COUNTS = (
     "X must be a matrix of word counts, documents by words, got {}; count texts with a "
     "sklearn.feature_extraction.text.CountVectorizer(vocabulary=...) (with "
@@ -373,9 +375,9 @@ def whole_counts(X: sp.csr_array, name: str) -> sp.csr_array:
     else:
         return X
     counts = np.rint(X.data)
-    if 2 * np.count_nonzero(counts) < X.nnz:  # almost all of tf-idf weights are lost
+    if np.count_nonzero(counts) < LEAST_KEPT * X.nnz:
         raise ValueError(
-            f"{name} takes whole word counts, and most numbers of X would be "
+            f"{name} takes whole word counts, and nearly all numbers of X would be "
             "rounded to 0; pass the counts that the weights or shares were computed "
             "from"
         )
