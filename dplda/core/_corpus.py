@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
 from dplda.kernels import _release
+from dplda.leaf._checks import LARGEST_INTEGER
 from dplda.leaf._compat import check_non_negative, validate_data
 from dplda.leaf._messages import warn_user
 from dplda.leaf._sparse import add_duplicates, unsummed
@@ -27,7 +28,7 @@ from dplda.privacy._streams import Purpose, Streams
 # The input of a fit: documents by words. It may be a data frame, which NumPy reads.
 Matrix: TypeAlias = npt.ArrayLike | sp.sparray | sp.spmatrix
 
-MAX_TOKENS = int(np.iinfo(np.int32).max)  # indices of the kernels are int32
+MAX_TOKENS = LARGEST_INTEGER
 # Tokens that share a stream for their order (it enters seeded results), and entries of
 # X that are computed at a time. They stay in the cache.
 BLOCK = 1 << 16

@@ -36,9 +36,8 @@ from dplda.published._base import (
     noise_range,
 )
 
-# noisy values above the threshold are rounded down to so many steps
-STEP = 2.0**-10
-TOP = int(np.iinfo(np.uint16).max)  # the last step
+# Noisy values above the threshold are rounded down to so many steps.
+TOP = int(np.iinfo(np.uint16).max)
 MAX_DIVISOR = 1000  # `recover_counts` tries smallest counts up to this one
 
 
@@ -114,7 +113,7 @@ class PublishedIFTMParty(PublishedLDA):
     * Beta is added to the sent counts, because a topic without words cannot be
       normalized.
 
-    Noisy counts are rounded down to steps of 1/1024, and cut at tau + 4.
+    Noisy counts above tau are rounded down to one of 65,536 steps up to the largest.
 
     References
     ----------
@@ -344,6 +343,8 @@ def _noisy_vectors(
     if corpus.n_tokens * n_words > MAX_WORDS:
         raise ValueError(TOO_MANY_WORDS)
     size = max(1, BLOCK_BITS // n_words)
+    last_word = np.array([np.iinfo(np.uint64).max])
+    values = np.linspace(threshold, 1.0 + laplace(last_word, scale)[0], TOP + 1)
     lengths = [np.zeros(1, int)]
     words = [np.zeros(0, int)]
     levels = [np.zeros(0, int)]
@@ -353,15 +354,14 @@ def _noisy_vectors(
         noisy = laplace(bits, scale).reshape(len(own), n_words)
         noisy[np.arange(len(own)), own] += 1
         token, word = np.nonzero(noisy > threshold)
-        steps = (noisy[token, word] - threshold) / STEP
-        levels.append(np.minimum(steps, TOP))
+        levels.append(values.searchsorted(noisy[token, word], side="right") - 1)
         lengths.append(np.bincount(token, minlength=len(own)))
         words.append(word)
     return Vectors(
         np.cumsum(np.concatenate(lengths)),
         np.concatenate(words, dtype=np.int32, casting="unsafe"),
         np.concatenate(levels, dtype=np.uint16, casting="unsafe"),
-        np.asarray(threshold + np.arange(TOP + 1) * STEP, np.float64),
+        values,
     )
 
 
