@@ -507,7 +507,7 @@ LIES = [
             -0.1,
             math.inf,
             True,
-            math.nextafter(1e9, math.inf),
+            math.nextafter(1e12, math.inf),
         )
     ),
     ((GUARANTEE,), None, "guarantee"),

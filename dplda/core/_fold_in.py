@@ -29,7 +29,7 @@ E_STEP_TOLERANCE = 1e-3
 
 LANES = 16  # floats in the widest vector register; topics are padded to a multiple
 BATCH = 1 << 18  # entries and topic weights of documents that are inferred at a time
-LARGEST_PRIOR = 1e9  # sums with it are finite in single precision
+LARGEST_PRIOR = LARGEST_COUNT  # sums with it are finite in single precision
 
 
 class OwnCounts(NamedTuple):
