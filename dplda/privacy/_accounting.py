@@ -7,7 +7,6 @@ were rounded; the smallest of several bounds is valid too.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
@@ -27,7 +26,6 @@ from dplda.privacy._composition import (
 )
 from dplda.privacy._curves import (
     LARGEST_LOSS,
-    TINY,
     FloatArray,
     U,
     curve_of,
@@ -288,13 +286,7 @@ def bound_epsilon(groups: Groups, delta: float, *, upper: bool = True) -> float:
 
 
 def _closed_epsilon(groups: Groups, delta: float) -> float:
-    mu = gaussian_mu_of(groups)
-    likely = gaussian_mu_of(groups, 0.5 * delta / len(groups))
-    return min(
-        pure_epsilon(groups),
-        epsilon_of_mu(mu, delta),
-        epsilon_of_mu(likely, 0.5 * delta) if likely < mu else math.inf,
-    )
+    return min(pure_epsilon(groups), epsilon_of_mu(gaussian_mu_of(groups), delta))
 
 
 def _renyi(groups: Groups, delta: float, added: bool) -> tuple[float, int, FloatArray]:
@@ -467,34 +459,19 @@ def pure_epsilon(groups: Groups) -> float:
     return rounded_up(exact)
 
 
-def gaussian_mu_of(groups: Iterable[tuple[Event, int]], unlikely: float = 0.0) -> float:
-    """The mu of Gaussian DP of the rounds that a unit is in; infinite for other events.
+def gaussian_mu_of(groups: Iterable[tuple[Event, int]]) -> float:
+    """The mu of Gaussian DP of a unit that is in all rounds; infinite for other events.
 
-    Without sampling, a unit is in all rounds. With sampling, it is in more rounds of a
-    kind than are counted with probability at most `unlikely`.
+    Without sampling, a unit is in all rounds.
     """
     mus = []
     for event, n in groups:
         match event:
-            case Gaussian(s):
+            case Gaussian(s) | PoissonSampled(_, Gaussian(s)):
                 mus.append(math.sqrt(n) * (1.0 / s))
-            case PoissonSampled(q, Gaussian(s)):
-                most = _most_samples(n, q, unlikely)
-                mus.append(math.sqrt(most) * (1.0 / s))
             case _:
                 return math.inf
     return math.hypot(*mus)
-
-
-def _most_samples(n: int, q: float, unlikely: float) -> int:
-    """The number of n rounds of rate q that sample a unit, exceeded if `unlikely`."""
-    from scipy.special import betainc
-
-    def is_unlikely(j: int) -> bool:
-        # up: the tail of a binomial law
-        return up(float(betainc(j + 1, n - j, q)), 1e-6) + TINY <= unlikely
-
-    return bisect_left(range(n), True, key=is_unlikely)
 
 
 def all_gaussian(groups: Groups) -> bool:
