@@ -23,12 +23,11 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from baselines import weights_of
+from baselines import clusters, weights_of
 from corpora import LOADERS, Split, load
 
 from dplda import SubLDA
 from dplda.datasets import load_word_vectors
-from dplda.document._public_words import Vectors
 from dplda.metrics import held_out_scores
 
 K, DELTA = 20, 1e-5
@@ -104,13 +103,12 @@ def worst(options) -> None:
     print("token, document, new word: fit; clusters with the totals of the fit")
     for split in forms(options):
         vectors = load_word_vectors(list(map(str, split.words)))
-        public = Vectors.of(vectors).clusters(K)
         for epsilon in options.epsilons:
             for given in (None, vectors):
                 model = fitted(split, epsilon, given, options.seed)
                 own = gains(split, model.components_, model)
                 totals = model.components_.sum(axis=0)
-                other = gains(split, totals * public.T, model)
+                other = gains(split, clusters(totals, split.words, K), model)
                 with_vectors = given is not None
                 name = f"{split.name}, epsilon {epsilon:g}" + ", vectors" * with_vectors
                 n_shown = np.count_nonzero(~model.weak_topics_)

@@ -1,6 +1,7 @@
 """Enumerations of the rounds that test the topics, by their formulas."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -109,6 +110,60 @@ def test_halves_are_public_coins_of_the_round():
     assert (first_half(400, 7) == first_half(900, 7)[:400]).all()
     assert 0.4 < (first_half(4000, 7) != first_half(4000, 8)).mean() < 0.6
     assert 0.4 < first_half(4000, 7).mean() < 0.6
+
+
+def test_what_true_topics_let_expect_is_its_formula():
+    """Of each mixture of topics and clusters, word by word."""
+    rng = np.random.default_rng(0)
+    totals = rng.gamma(2.0, size=(12, 1)) * 100
+    table, clusters = (totals * rng.dirichlet(np.ones(K), 12) for _ in range(2))
+    weight, first = rng.uniform(0.5, 2, 12), np.arange(12) % 3 == 0
+    claim = Claim.of(table, weight, clusters=clusters)
+    for part, found in zip(claim.parts, claim.expected(first), strict=True):
+        true = part * table + (1 - part) * clusters
+        away = Claim.of(true, weight).across(first).contrasts
+        expected = np.zeros((12, K))
+        for v in range(12):
+            for u in np.flatnonzero(first != first[v]):
+                of_word = table[u] / totals[u] - table.sum(axis=0) / table.sum()
+                lift = true[u] / true.sum(axis=0) - totals[u] / totals.sum()
+                expected[v] += (away[v] @ lift) * of_word
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.7, 1.0])
+def test_documents_find_the_part_of_the_topics_beside_clusters(part):
+    """Documents of one topic each, whose topics are a mixture of both tables."""
+    rng = np.random.default_rng(0)
+    n_words, n_docs = 300, 40_000
+    totals = rng.gamma(2.0, size=(n_words, 1)) * 100
+    table, clusters = (
+        totals * rng.dirichlet(np.full(K, 0.3), n_words) for _ in range(2)
+    )
+    true = part * table + (1 - part) * clusters
+    sizes = true.sum(axis=0)
+    X = np.vstack(
+        [
+            rng.multinomial(6, law / law.sum(), size=round(n_docs * size / sizes.sum()))
+            for law, size in zip(true.T, sizes, strict=True)
+        ]
+    )
+    claim = Claim.of(table, np.ones(n_words), clusters=clusters)
+    documents = Documents.from_counts(sp.csr_array(X.astype(float)), K, 1)
+    documents.rescale(claim.weight, NORM)
+    mechanism = SimpleNamespace(radius=2**20, scale=2.0**19)
+    this_round = SimpleNamespace(number=5, mechanism=mechanism, rate=1.0)
+    halves = claim.halves(2**20, 5, 0.1, 1)
+    sums = documents.sum_halves(np.arange(documents.n_units), halves)
+    tested = topic_test.met(None, claim, sums, this_round, n_docs)
+    found = tested.part_beside_clusters(np.ones(K, bool))
+    assert found == pytest.approx(part, abs=0.11)
+    # without clusters, the last row is the same
+    alone = topic_test.met(
+        None, Claim.of(table, np.ones(n_words)), sums, this_round, n_docs
+    )
+    np.testing.assert_array_equal(alone.confirmed, tested.confirmed[-1:])
+    np.testing.assert_array_equal(alone.claimed, tested.claimed[-1:])
 
 
 # ---- without noise -------------------------------------------------------------------

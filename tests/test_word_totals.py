@@ -1,15 +1,25 @@
 """Word totals where topics would be noise: what the rounds release, and its results."""
 
+import itertools
 import re
 import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from scipy.special import softmax
 from shared_cases import fit_few, meanings
 from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.preprocessing import normalize
 
 from dplda import PrivateSVILDA, SubLDA, load_release, plan, save_release
-from dplda.datasets import make_topic_corpus
+from dplda.datasets import (
+    load_word_vectors,
+    load_wordnet_glosses,
+    make_topic_corpus,
+)
 from dplda.metrics import held_out_scores
 from dplda.privacy import LowSignalWarning
 
@@ -195,6 +205,50 @@ def test_without_a_shown_topic_a_fit_with_vectors_is_their_clusters(repeats):
     np.testing.assert_allclose(
         totals / totals.sum(), X.sum(axis=0) / X.sum(), atol=0.01
     )
+
+
+@pytest.fixture(scope="module")
+def glosses():
+    """Definitions, the vectors of their words, and public clusters of the words."""
+    count = CountVectorizer(stop_words="english", max_features=1000)
+    X = sp.csr_array(count.fit_transform(load_wordnet_glosses().data))
+    X = X[np.random.default_rng(0).permutation(X.shape[0])]
+    vectors = load_word_vectors(list(count.get_feature_names_out()))
+    known = vectors.any(axis=1)
+    directions = normalize(vectors[known])
+    directions = normalize(directions - directions.mean(axis=0))
+    centers = KMeans(20, n_init=1, random_state=0).fit(directions).cluster_centers_
+    shares = np.full((len(vectors), 20), 1 / 20)
+    shares[known] = softmax(6 * directions @ normalize(centers).T, axis=1)
+    return X, vectors, shares
+
+
+@pytest.mark.parametrize(("length", "epsilon"), [(4, 3.0), (6, 2.0)])
+def test_with_vectors_topics_of_short_texts_are_no_worse_than_clusters(
+    length, epsilon, glosses
+):
+    """A fit with word vectors knows more than clusters that read no text.
+
+    Topics of so few words are much too sharp, also those that are shown.
+    """
+    X, vectors, shares = glosses
+    rng = np.random.default_rng(1)
+    words = [
+        rng.permutation(np.repeat(X.indices[a:b], X.data[a:b]))[:length]
+        for a, b in itertools.pairwise(X.indptr)
+    ]
+    rows = np.repeat(np.arange(len(words)), list(map(len, words)))
+    cells = np.ones(len(rows)), (rows, np.concatenate(words))
+    X = sp.csr_array(cells, shape=X.shape)
+    options = {"epsilon": epsilon, "max_iter": 20, "random_state": 1}
+    model = SubLDA(20, word_vectors=vectors, **options).fit(X[:8000])
+    assert 0 < np.count_nonzero(model.weak_topics_) < 20
+    clusters = model.components_.sum(axis=0) * shares.T
+    found, cheaper = (
+        held_out_scores(table, X[8000:]).new_word_gain
+        for table in (model.components_, clusters)
+    )
+    assert found > cheaper > 0.1
 
 
 def test_vectors_that_released_topics_contradict_make_no_clusters():

@@ -228,53 +228,68 @@ def test_what_is_in_the_place_of_topics_reads_releases_alone(vectors):
     np.testing.assert_allclose(found["components_"], table.T + 0.01)
 
 
-@pytest.mark.parametrize("has_vectors", [False, True])
+@pytest.mark.parametrize("n_shown", [0, 1])
+def test_weak_topics_keep_what_documents_confirm(n_shown, monkeypatch):
+    """Words add up to their totals."""
+    rng = np.random.default_rng(0)
+    X = rng.multinomial(4, rng.dirichlet(np.ones(60)), size=3000)
+    last = SubLDA(4, epsilon=20.0, max_iter=10, random_state=0).fit(X)._released
+    marks = np.arange(4) < n_shown
+    monkeypatch.setattr(_noisy_table, "shown", lambda evidence: marks)
+    confirmed, claimed = np.array([5.0, 5.0, 0.0, -1.0]), np.full(4, 10.0)
+    tested = last.tested._replace(confirmed=confirmed[None], claimed=claimed[None])
+    before, _ = concluded(last, 1)
+    table, _, line = with_clusters(replace(last, tested=tested), 1)
+    np.testing.assert_allclose(table.sum(axis=1), last.totals, rtol=1e-6)
+    np.testing.assert_allclose(table[:, marks], before[:, marks])
+    part = (confirmed[~marks].sum() + 1) / (claimed[~marks].sum() + 1)
+    of_word = before[:, ~marks] / before[:, ~marks].sum(axis=0)
+    of_word /= of_word.sum(axis=1, keepdims=True)
+    rest = last.totals - table[:, marks].sum(axis=1)
+    expected = rest[:, None] * (part * of_word + (1 - part) / (4 - n_shown))
+    np.testing.assert_allclose(table[:, ~marks], expected)
+    assert line.startswith(f"{4 - n_shown} of 4 are not shown")
+    assert f"confirm {part:.0%} of what these say" in line
+
+
 @pytest.mark.parametrize("n_shown", [0, 1, 4])
-def test_topics_keep_what_documents_confirm(n_shown, has_vectors, monkeypatch):
-    """Weak topics do, and shown ones with vectors. Words add up to their totals."""
+@pytest.mark.parametrize("part", [0.0, 0.3, 1.0])
+def test_clusters_replace_what_documents_do_not_confirm(n_shown, part, monkeypatch):
+    """Of shown topics; they take the place of the others. Words add up to totals."""
     rng = np.random.default_rng(0)
     X = rng.multinomial(4, rng.dirichlet(np.ones(60)), size=3000)
     model = SubLDA(4, epsilon=20.0, max_iter=10, random_state=0)
-    model.set_params(word_vectors=rng.normal(size=(60, 3)) if has_vectors else None)
-    last = model.fit(X)._released
+    last = model.set_params(word_vectors=rng.normal(size=(60, 3))).fit(X)._released
     marks = np.arange(4) < n_shown
     monkeypatch.setattr(_noisy_table, "shown", lambda evidence: marks)
     monkeypatch.setattr(Agreement, "contradicts", lambda self, topics: False)
-    confirmed, claimed = np.array([5.0, 5.0, 0.0, -1.0]), np.full(4, 10.0)
-    tested = last.tested._replace(confirmed=confirmed, claimed=claimed)
-    before, prior = concluded(last, 1)
-    table, _, line = with_clusters(replace(last, tested=tested), 1)
-    np.testing.assert_allclose(table.sum(axis=1), last.totals, rtol=1e-6)
-    of_shown, of_weak = (
-        (confirmed[which].sum() + 1) / (claimed[which].sum() + 1)
-        for which in (marks, ~marks)
+    monkeypatch.setattr(
+        _topic_test.Tested, "part_beside_clusters", lambda self, topics: part
     )
-    expected = before[:, marks]
-    if has_vectors:
-        predicted = last.totals[:, None] * prior.expected[:, :4][:, marks]
-        expected = of_shown * expected + (1 - of_shown) * predicted
-    np.testing.assert_allclose(table[:, marks], expected)
-    said = f"confirm {of_shown:.0%} of what the shown topics say"
-    assert (said in (line or "")) == (has_vectors and n_shown > 0)
-    if n_shown == 4:
-        return
-    rest = last.totals - table[:, marks].sum(axis=1)
-    parts = last.public.vectors.clusters(4 - n_shown) if has_vectors else None
-    if parts is None:
-        of_word = before[:, ~marks] / before[:, ~marks].sum(axis=0)
-        of_word /= of_word.sum(axis=1, keepdims=True)
-        parts = of_weak * of_word + (1 - of_weak) / (4 - n_shown)
-        assert f"confirm {of_weak:.0%} of what these say" in line
-    np.testing.assert_allclose(table[:, ~marks], rest[:, None] * parts)
-    assert line.startswith(f"{4 - n_shown} of 4 are not shown")
+    before, _ = concluded(last, 1)
+    table, _, line = with_clusters(last, 1)
+    np.testing.assert_allclose(table.sum(axis=1), last.totals, rtol=1e-6)
+    clusters = _noisy_table.clusters_of(last.vectors, last, before, marks)
+    np.testing.assert_allclose(clusters.sum(axis=1), 1, rtol=1e-6)
+    own = last.totals[:, None] * clusters
+    np.testing.assert_allclose(
+        table[:, marks], (part * before + (1 - part) * own)[:, marks]
+    )
+    said = f"confirm {part:.0%} of what the shown topics say"
+    assert (said in (line or "")) == (part < 1 and n_shown > 0)
+    if n_shown < 4:
+        weak = clusters[:, ~marks] / clusters[:, ~marks].sum(axis=1, keepdims=True)
+        rest = last.totals - table[:, marks].sum(axis=1)
+        np.testing.assert_allclose(table[:, ~marks], rest[:, None] * weak)
+        assert line.startswith(f"{4 - n_shown} of 4 are not shown")
 
 
 def test_the_part_that_documents_confirm_is_a_slope_with_a_prior_at_one():
     tested = _topic_test.Tested(
         np.zeros(4),
         np.ones(4),
-        confirmed=np.array([0.0, 30.0, 900.0, -50.0]),
-        claimed=np.array([1e-9, 99.0, 100.0, 10.0]),
+        confirmed=np.array([[0.0, 30.0, 900.0, -50.0]]),
+        claimed=np.array([[1e-9, 99.0, 100.0, 10.0]]),
     )
     found = [tested.confirmed_part(topic) for topic in np.eye(4, dtype=bool)]
     np.testing.assert_allclose(found, [1.0, 0.31, 1.0, 0.0])
@@ -295,28 +310,22 @@ def test_topics_that_are_not_shown_do_not_contradict_vectors():
     assert not hidden.contradicts(np.array([True, False]))
 
 
+@pytest.mark.parametrize("is_shown", [False, True])
 @pytest.mark.parametrize("is_confirmed", [False, True])
-def test_weak_topics_contradict_vectors_if_documents_confirm_them(is_confirmed):
-    """The shown topic is hidden by noise. The rows of the weak ones are no clusters."""
-    rng = np.random.default_rng(0)
-    X = rng.multinomial(4, rng.dirichlet(np.ones(60)), size=1000)
-    options = {"epsilon": 20.0, "max_iter": 10, "random_state": 0}
-    last = SubLDA(4, **options, word_vectors=rng.normal(size=(60, 3))).fit(X)._released
-    _, prior = concluded(last, 1)
+def test_topics_contradict_vectors_if_documents_confirm_them(is_confirmed, is_shown):
+    """Of four topics, noise hides the slope of the first, and three have a slope of 0.
+
+    The three are shown or not; the first is shown.
+    """
     agreement = Agreement(np.array([1.0, 0, 0, 0]), np.array([4.0, 300, 300, 300]))
-    tested = last.tested._replace(
-        product=np.array([9.0, 0, 0, 0]),
-        square=np.ones(4),
-        own=0.0,
-        spread=0.0,
-        confirmed=np.full(4, 100.0 if is_confirmed else 10.0),
-        claimed=np.full(4, 100.0),
+    z = np.array([9.0, 9, 9, 9] if is_shown else [9.0, 0, 0, 0])
+    confirmed = np.full((11, 4), 100.0 if is_confirmed else 10.0)
+    confirmed[-1] += 1  # the whole topics fit best
+    tested = _topic_test.Tested(
+        z, np.ones(4), confirmed=confirmed, claimed=np.full((11, 4), 100.0)
     )
-    assert (tested.z > 3).tolist() == [True, False, False, False]
-    parts = _noisy_table.clusters_for(
-        3, last.public, replace(prior, agreement=agreement), tested
-    )
-    assert (parts is None) == is_confirmed
+    assert _noisy_table.contradicted(agreement, tested) == is_confirmed
+    assert not _noisy_table.contradicted(None, tested)
 
 
 @pytest.mark.parametrize("mixed", [False, True])

@@ -5,7 +5,7 @@ import pytest
 from shared_cases import meanings
 
 from dplda.datasets import make_topic_corpus
-from dplda.document._public_words import PublicWords, left_out
+from dplda.document._public_words import SHARP, PublicWords, Vectors, left_out
 from dplda.document._table_estimate import NoisyCells, estimated
 
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
@@ -106,3 +106,52 @@ def test_weak_noise_outweighs_what_vectors_say():
     table, prior = estimated(cells, None, PublicWords.of(vectors, None), last=True)
     assert prior.expected[topic == 2, 2].min() < 0.01  # at a word that has 990 there
     np.testing.assert_allclose(table, counts, atol=15.0)
+
+
+@pytest.mark.parametrize("sharpness", [2.0, 5.0, 7.0])
+def test_released_rows_say_how_sharp_clusters_are(sharpness):
+    """Nothing but the prior does if no topic is read, or if noise hides the rows.
+
+    The topics have other sizes than the clusters.
+    """
+    random = np.random.default_rng(0)
+    groups = random.choice(K, 400, p=[0.6, 0.2, 0.1, 0.05, 0.05])
+    means = random.normal(size=(K, 20))
+    vectors = Vectors.of(means[groups] + random.normal(size=(400, 20)))
+    centers = vectors.centers(np.eye(K)[groups])
+    shares = vectors.around(centers, sharpness) + [-0.3, 0.0, 0.1, 0.1, 0.1]
+    totals = random.gamma(2.0, size=400) * 100
+    of_topics = totals @ shares / totals.sum()
+    for noise, read, expected in (
+        (3.0, True, pytest.approx(sharpness, abs=0.5)),
+        (3.0, False, SHARP),
+        (1e6, True, SHARP),
+    ):
+        scale = np.full(400, noise)
+        noisy = totals[:, None] * shares + random.normal(0, noise, shares.shape)
+        topics = np.full(K, read)
+        found = vectors.sharpness(centers, topics, noisy, scale, totals, of_topics)
+        assert found == expected
+
+
+def test_clusters_lie_around_the_words_of_their_topics():
+    """A word belongs most to the topic of its direction; without a vector, to all."""
+    random = np.random.default_rng(0)
+    topics = np.arange(300) % K
+    means = random.normal(size=(K, 12))
+    vectors = means[topics] + 0.3 * random.normal(size=(300, 12))
+    vectors[::10] = 0
+    table = np.full((300, K), 1.0)
+    table[np.arange(300), topics] = 20.0
+    public = Vectors.of(vectors)
+    centers = public.centers(table)
+    known = vectors.any(axis=1)
+    for found in (centers, public.spread(centers)):
+        shares = public.around(found)
+        assert (shares.argmax(axis=1) == topics)[known].all()
+        np.testing.assert_allclose(shares[~known], 1 / K, rtol=1e-6)
+    # an empty topic, and words without vectors, have no direction
+    table[:, 0] = 0
+    assert np.isfinite(public.around(public.centers(table))).all()
+    nothing = Vectors.of(np.eye(300, 12) * (np.arange(300) == 0)[:, None])
+    assert np.isfinite(nothing.around(nothing.spread(nothing.centers(table)))).all()

@@ -17,13 +17,14 @@ from scipy.special import ndtri
 from dplda.core._fold_in import slices
 from dplda.core._signal import shown, with_signal
 from dplda.document._document_budget import Round
-from dplda.document._public_words import PublicWords
+from dplda.document._public_words import Agreement, PublicWords, Vectors
 from dplda.document._table_estimate import (
     PIECE,
     CellPrior,
     NoisyCells,
     add_up,
     estimated,
+    topic_sizes,
 )
 from dplda.document._topic_test import Claim, Tested, met
 from dplda.document._word_totals import WordTotals
@@ -52,7 +53,7 @@ BY_TOTALS = (
 )
 OF_SHOWN = (
     "fresh sums of the documents confirm {:.0%} of what the shown topics say of words, "
-    "and predictions from word vectors replace the rest"
+    "and public clusters of words replace the rest"
 )
 
 
@@ -105,11 +106,16 @@ class NoisyTable:
         return self.latest_reading().totals
 
     @property
+    def vectors(self) -> Vectors | None:
+        """The word vectors; None without vectors, and with public topics."""
+        if self.public is None or self.public.topics is not None:
+            return None
+        return self.public.vectors
+
+    @property
     def may_have_clusters(self) -> bool:
         """Whether public clusters of words may replace topics that are noise."""
-        if self.public is None or self.tested is None:
-            return False
-        return self.public.vectors is not None and self.public.topics is None
+        return self.tested is not None and self.vectors is not None
 
     def latest_reading(self) -> Reading:
         """The reading of all releases of word totals; it takes as long as a round."""
@@ -391,14 +397,19 @@ def claim_of(last: NoisyTable, n_jobs: int | None) -> Claim:
     The topics are those that the fit would publish now. Documents of earlier fits do
     not test, so that each word counts as often as in the documents of this fit.
     """
-    table, _ = concluded(last, n_jobs)
+    table, prior = concluded(last, n_jobs)
     public = public_table(last)
+    clusters = None
+    if last.vectors is not None and prior is not None:
+        shares = last.vectors.around(last.vectors.centers(table))
+        clusters = last.totals[:, None] * shares
     if last.earlier is not None:
         reading = last.latest_reading()
         part = (reading.own / reading.totals)[:, None]
         table = part * table
         public = None if public is None else part * public
-    return Claim.of(table, last.weight, public)
+        clusters = None if clusters is None else part * clusters
+    return Claim.of(table, last.weight, public, clusters)
 
 
 def with_clusters(
@@ -407,10 +418,11 @@ def with_clusters(
     """The table that a fit publishes, its prior, and what replaces topics, if any.
 
     The test of the topics says which part of their rows documents confirm. With word
-    vectors, shown topics keep this part, and what the vectors predict replaces the
-    rest. Without, documents get a larger prior instead (`doc_topic_prior_`). The weak
-    topics divide the words that the shown ones leave: as public clusters of words with
-    vectors, unless topics contradict these; else by their confirmed part, and equally.
+    vectors, unless topics contradict them, each topic has a cluster of words. Shown
+    topics keep their part, and their clusters replace the rest. The weak topics divide
+    the words that the shown ones leave, by their clusters; without clusters, by their
+    confirmed part, and equally. Without vectors, documents also get a larger prior
+    (`doc_topic_prior_`).
     """
     table, prior = confirmed(last, n_jobs)
     tested = last.tested
@@ -421,16 +433,21 @@ def with_clusters(
     strong = shown(tested.z)
     weak = ~strong
     lines = []
-    kept = tested.confirmed_part(strong)
-    if last.may_have_clusters and kept < 1:
-        expected = last.totals[:, None] * prior.expected[:, :n_components][:, strong]
-        table[:, strong] = kept * table[:, strong] + (1 - kept) * expected
-        lines.append(OF_SHOWN.format(kept))
+    clusters = None
+    if last.vectors is not None and not contradicted(prior.agreement, tested):
+        clusters = clusters_of(last.vectors, last, table, strong)
+    if clusters is not None and strong.any():
+        kept = tested.part_beside_clusters(strong)
+        own = last.totals[:, None] * clusters[:, strong]
+        table[:, strong] = kept * table[:, strong] + (1 - kept) * own
+        if kept < 1:
+            lines.append(OF_SHOWN.format(kept))
     if weak.any():
         n_weak = int(np.count_nonzero(weak))
-        parts = clusters_for(n_weak, last.public, prior, tested)
-        line = BY_CLUSTERS.format(n_weak, n_components)
-        if parts is None:
+        if clusters is not None:
+            parts = clusters[:, weak] / clusters[:, weak].sum(axis=1, keepdims=True)
+            line = BY_CLUSTERS.format(n_weak, n_components)
+        else:
             kept = tested.confirmed_part(weak)
             parts = kept * of_one_size(table[:, weak]) + (1 - kept) / n_weak
             line = BY_TOTALS.format(n_weak, n_components, kept) if kept < 1 else ""
@@ -440,22 +457,35 @@ def with_clusters(
     return table, prior, "; ".join(filter(None, lines)) or None
 
 
-def clusters_for(
-    n_weak: int, public: PublicWords | None, prior: CellPrior, tested: Tested
-) -> np.ndarray | None:
-    """Public clusters of words in the place of weak topics, (n_words, n_weak).
+def clusters_of(
+    vectors: Vectors, last: NoisyTable, table: np.ndarray, strong: np.ndarray
+) -> np.ndarray:
+    """Public clusters of words, one for each topic: p(cluster | word).
 
-    None without word vectors, and if the topics contradict them. Topics that are noise
-    contradict all vectors: those that are not shown count only if documents confirm
+    They lie around the words of the topics in `table`. Those of the topics that are not
+    shown (`strong` is false) then move to where words are. The rows of the shown topics
+    say how sharp the clusters are. The result is (n_words, n_components).
+    """
+    noisy, noise_scale = last.sums()
+    sizes = np.maximum(topic_sizes(noisy, None), 1e-12)
+    released = noisy, noise_scale, last.totals, sizes / sizes.sum()
+    centers = vectors.centers(table)
+    sharpness = vectors.sharpness(centers, strong, *released)
+    if not strong.all():
+        centers[~strong] = vectors.spread(centers[~strong])
+    return vectors.around(centers, sharpness)
+
+
+def contradicted(agreement: Agreement | None, tested: Tested) -> bool:
+    """Whether the topics contradict the word vectors.
+
+    Topics that are noise contradict all vectors: topics count only if documents confirm
     more than half of their rows.
     """
-    if public is None or public.vectors is None:
-        return None
     strong = shown(tested.z)
-    counted = strong | (tested.least_confirmed_part(~strong) > 0.5)
-    if prior.agreement is not None and prior.agreement.contradicts(counted):
-        return None
-    return public.vectors.clusters(n_weak)
+    counted = strong & (tested.part_beside_clusters(strong) > 0.5)
+    counted |= ~strong & (tested.least_confirmed_part(~strong) > 0.5)
+    return agreement is not None and agreement.contradicts(counted)
 
 
 def of_one_size(cells: np.ndarray) -> np.ndarray:

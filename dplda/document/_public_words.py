@@ -26,8 +26,8 @@ SHARED = 0.5
 SMOOTHING = 2.0
 # Least share of the words that public tokens must cover to give word frequencies.
 LEAST_COVERED = 0.25
-# p(cluster | word) is proportional to exp(SHARP * cosine). 6: new words gain +0.00 nats
-# on BBC, +0.01 on glosses, -0.03 on KOS, -0.05 on docstrings and NIPS.
+# p(cluster | word) is proportional to exp(sharpness * cosine). The sharpness is SHARP
+# before releases say more.
 SHARP = 4.0
 HELD = 10  # one word in so many is held out; 5: -0.6 / -1.3
 # Slope of the held-out rows from which public tables are trusted fully. 0.5: -3 / 0
@@ -62,27 +62,63 @@ class Vectors(NamedTuple):
             np.hstack([known, log_size / max(spread, 1e-9)]),
         )
 
-    def clusters(self, n_clusters: int) -> np.ndarray:
-        """Cluster the words by spherical k-means: p(cluster | word).
+    def centers(self, table: np.ndarray) -> np.ndarray:
+        """The direction of the words of each topic, (n_components, n_dimensions).
 
-        The result has shape (n_words, n_clusters). Only words with a vector are
-        clustered. The first centers are words, evenly spaced in the vocabulary. A word
-        without a vector belongs equally to all clusters.
+        It is the mean over the tokens of the topic in `table` (n_words, n_components),
+        less the mean over all tokens, of length 1; zeros if there is none.
         """
-        known = self.directions.any(axis=1)
-        words = self.directions[known] if known.any() else self.directions[:1]
-        centers = words[np.arange(n_clusters) * len(words) // n_clusters]
+        totals = table.sum(axis=1)
+        off = table / np.maximum(table.sum(axis=0), 1e-300)
+        off -= (totals / totals.sum())[:, None]
+        return unit(product(off.T, self.directions))  # no BLAS: its sums have any order
+
+    def spread(self, centers: np.ndarray) -> np.ndarray:
+        """The centers after ten rounds of spherical k-means of the words."""
         for _ in range(10):
-            # no BLAS: its sums have any order
-            nearest = product(words, centers.T).argmax(axis=1)
+            nearest = product(self.directions, centers.T).argmax(axis=1)
             sums = np.zeros_like(centers)
-            np.add.at(sums, nearest, words)
-            length = np.linalg.norm(sums, axis=1, keepdims=True)
-            centers = np.where(length, sums / np.maximum(length, 1e-9), centers)
-        weights = np.exp(SHARP * product(self.directions, centers.T))
+            np.add.at(sums, nearest, self.directions)
+            moved = sums.any(axis=1, keepdims=True)
+            centers = np.where(moved, unit(sums), centers)
+        return centers
+
+    def around(self, centers: np.ndarray, sharpness: float = SHARP) -> np.ndarray:
+        """p(cluster | word) of clusters around centers, (n_words, n_clusters).
+
+        A word without a vector belongs equally to all clusters.
+        """
+        weights = np.exp(sharpness * product(self.directions, centers.T))
         shares: np.ndarray = weights / weights.sum(axis=1, keepdims=True)
         # NumPy's exp has other last bits on other processors
         return shares.astype(np.float32).astype(float)
+
+    def sharpness(
+        self,
+        centers: np.ndarray,
+        topics: np.ndarray,
+        noisy: np.ndarray,
+        noise_scale: np.ndarray,
+        totals: np.ndarray,
+        shares: np.ndarray,
+    ) -> float:
+        """Sharpness at which clusters around centers are most like released rows.
+
+        The rows of some topics (a mask) are normal around their clusters. The prior of
+        the sharpness is normal with mean `SHARP` and standard deviation 1. Returns the
+        most likely multiple of 0.5. The other parameters are those of
+        `PublicWords.expect`.
+        """
+        rows, precision, _ = standard(noisy, noise_scale, totals, shares)
+        rows = rows[:, topics]
+        steps = np.linspace(-4, 4, 17)
+        log_density = -0.5 * steps**2
+        for i, step in enumerate(steps):
+            of_topics = self.around(centers, SHARP + step)[:, topics]
+            of_topics -= np.average(of_topics, axis=0, weights=totals)
+            slope, square = slope_on(of_topics, rows, precision)
+            log_density[i] += (slope - 0.5) * square
+        return float(SHARP + steps[log_density.argmax()])
 
 
 class Agreement(NamedTuple):
@@ -396,6 +432,12 @@ def left_out(
     leverage = np.einsum("vi,vi->v", turned, weighted)[:, None]
     fitted = product(turned, product(weighted.T, rows))
     return (fitted - leverage * rows) / np.maximum(1 - leverage, 1e-3)
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Rows of length 1; those of zeros stay."""
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(length > 0, length, 1)
 
 
 def product(left: np.ndarray, right: np.ndarray) -> np.ndarray:

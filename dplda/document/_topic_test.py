@@ -13,6 +13,7 @@ post-processing and has no privacy cost.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -45,6 +46,13 @@ class Claim:
     common: np.ndarray  # word totals times word weights, (n_words,)
     # contrasts of the public topics alone, at the same word totals; None without any
     public: np.ndarray | None = None
+    # counts of public clusters of words with the same totals; None without vectors
+    clusters: np.ndarray | None = None
+
+    @property
+    def parts(self) -> np.ndarray:
+        """Parts of the topics beside clusters that are compared; the last one is 1."""
+        return np.linspace(0, 1, 11) if self.clusters is not None else np.ones(1)
 
     @property
     def size(self) -> np.ndarray:
@@ -64,17 +72,23 @@ class Claim:
 
     @classmethod
     def of(
-        cls, table: np.ndarray, weight: np.ndarray, public: np.ndarray | None = None
+        cls,
+        table: np.ndarray,
+        weight: np.ndarray,
+        public: np.ndarray | None = None,
+        clusters: np.ndarray | None = None,
     ) -> Claim:
         """From word-topic counts (n_words, n_components) and word weights (n_words,).
 
         The counts were estimated from releases. They add up to the word totals of the
-        documents that have trained. `public` are counts by the public topics alone.
+        documents that have trained. `public` are counts by the public topics alone, and
+        `clusters` by public clusters of words.
         """
         totals = table.sum(axis=1, dtype=float)
         shares, contrasts = contrasts_of(table, weight)
         of_public = None if public is None else contrasts_of(public, weight)[1]
-        return cls(table, shares, contrasts, weight, weight * totals, of_public)
+        common = weight * totals
+        return cls(table, shares, contrasts, weight, common, of_public, clusters)
 
     def across(self, first: np.ndarray) -> Claim:
         """The claim with contrasts orthogonal to the word totals, in each half.
@@ -94,25 +108,42 @@ class Claim:
         public = None if self.public is None else across(self.public)
         return replace(self, contrasts=across(self.contrasts), public=public)
 
-    def expected(self, first: np.ndarray) -> np.ndarray:
-        """The sums that the documents give if the topics are true, up to a factor.
+    def expected(self, first: np.ndarray) -> Iterator[np.ndarray]:
+        """The sums that the documents give if topics are true, up to a factor.
 
-        Each document has one topic j. Its weights are the means of p(topic | word) over
-        its words in one half, as if the words of the other half were ordinary. The
-        result (n_words, n_components) is in the units of `contrasts`.
+        There is one sum for each of `parts`: this part of the true topics is that of
+        the claim, and clusters are the rest. Each document has one topic j. Its weights
+        are the means of p(topic | word) of the claim over its words in one half, as if
+        the words of the other half were ordinary. The sums (n_words, n_components) are
+        in the units of `contrasts`.
         """
         if first.all() or not first.any():
-            return np.zeros_like(self.contrasts)
-        contrasts = self.across(first).contrasts
-        sizes = np.maximum(self.table.sum(axis=0), 1e-300)
+            yield from (np.zeros_like(self.contrasts) for _ in self.parts)
+            return
         totals = np.maximum(self.table.sum(axis=1, keepdims=True), 1e-300)
-        of_topics = self.contrasts / (self.weight[:, None] * sizes)
         of_words = self.table / totals - self.shares
-        sums = np.empty_like(contrasts)
-        for seen in (first, ~first):
-            weights = product(of_topics[seen].T, of_words[seen])
-            sums[~seen] = product(contrasts[~seen], weights)
-        return sums
+        true = self._in_halves(first, of_words)
+        other = true
+        if self.clusters is not None:
+            clusters = Claim.of(self.clusters, self.weight)
+            other = clusters._in_halves(first, of_words)
+        for part in self.parts:
+            contrasts = part * true.contrasts + (1 - part) * other.contrasts
+            sizes = part * true.sizes, (1 - part) * other.sizes
+            share = (sizes[0] / (sizes[0] + sizes[1]))[:, None]
+            weights = share * true.weights + (1 - share) * other.weights
+            sums = np.empty_like(contrasts)
+            for seen, of_half in zip((first, ~first), weights, strict=True):
+                sums[~seen] = product(contrasts[~seen], of_half)
+            yield sums
+
+    def _in_halves(self, first: np.ndarray, of_words: np.ndarray) -> InHalves:
+        sizes = np.maximum(self.table.sum(axis=0), 1e-300)
+        of_topics = self.contrasts / (self.weight[:, None] * sizes)
+        weights = [
+            product(of_topics[seen].T, of_words[seen]) for seen in (first, ~first)
+        ]
+        return InHalves(self.across(first).contrasts, sizes, np.array(weights))
 
     def halves(
         self, radius: int, round_number: int, doc_topic_prior: float, n_jobs: int | None
@@ -138,6 +169,16 @@ class Claim:
             NORM,
             radius,
         )
+
+
+class InHalves(NamedTuple):
+    """Topics that are true, when the words are divided into two halves."""
+
+    contrasts: np.ndarray  # across the word totals, (n_words, n_components)
+    sizes: np.ndarray  # tokens of the topics, (n_components,)
+    # mean topic weights of documents of each topic, less the shares, as inferred from
+    # their words in each half, (2, n_components, n_components)
+    weights: np.ndarray
 
 
 def contrasts_of(
@@ -169,9 +210,10 @@ class Tested(NamedTuple):
     # variance from the random choice of documents, relative to the squared length
     spread: np.ndarray | float = 0.0
     # inner products of releases and the sums that the topics let expect, and squared
-    # lengths of the latter, both over the variance of the noise
-    confirmed: np.ndarray | float = 0.0
-    claimed: np.ndarray | float = 0.0
+    # lengths of the latter, both over the variance of the noise; for each of the
+    # `parts` of the topics, (n_parts, n_components)
+    confirmed: np.ndarray = np.zeros((1, 1))
+    claimed: np.ndarray = np.zeros((1, 1))
     beside: Beside | None = None  # None without public topics
 
     def confirmed_part(self, topics: np.ndarray) -> float:
@@ -189,10 +231,23 @@ class Tested(NamedTuple):
         mean, error = self._slope(topics)
         return min(max(mean + ndtri(FALSE_POSITIVES) * error, 0.0), 1.0)
 
+    def part_beside_clusters(self, topics: np.ndarray) -> float:
+        """Part of some topics (a mask) that fits the documents best, beside clusters.
+
+        The sums of the documents are normal around a multiple of those that the mixture
+        lets expect. The multiple is not known, because it depends on the lengths of the
+        documents. Returns the most likely of the parts that were compared, or the
+        confirmed part if that is smaller.
+        """
+        confirmed = np.maximum(self.confirmed[:, topics].sum(axis=1), 0)
+        claimed = np.maximum(self.claimed[:, topics].sum(axis=1), 1e-300)
+        best = int(np.argmax(confirmed**2 / claimed))
+        return min(best / (len(claimed) - 1), self.confirmed_part(topics))
+
     def _slope(self, topics: np.ndarray) -> tuple[float, float]:
         """Posterior mean and standard deviation of the slope of some topics."""
-        confirmed = np.broadcast_to(self.confirmed, topics.shape)[topics].sum()
-        claimed = np.broadcast_to(self.claimed, topics.shape)[topics].sum()
+        confirmed = np.broadcast_to(self.confirmed[-1], topics.shape)[topics].sum()
+        claimed = np.broadcast_to(self.claimed[-1], topics.shape)[topics].sum()
         return float((confirmed + 1) / (claimed + 1)), float((claimed + 1) ** -0.5)
 
     @property
@@ -241,8 +296,6 @@ def met(
     """
     n_words, n_components = noisy.shape
     first = first_half(n_words, this_round.number)
-    expected = claim.expected(first)
-    claim = claim.across(first)
     granularity = CLIP * NORM / this_round.mechanism.radius / this_round.rate
     # contributions sum to zero over topics: the mean of a row is noise only
     cells = granularity * (noisy - noisy.mean(axis=1, keepdims=True))
@@ -252,11 +305,15 @@ def met(
         # no einsum: on other processors it adds in another order
         return (a * b).sum(axis=0) / variance
 
+    confirmed = np.empty((len(claim.parts), n_components))
+    claimed = np.empty_like(confirmed)
+    for i, expected in enumerate(claim.expected(first)):
+        confirmed[i] = inner(expected, cells)
+        claimed[i] = inner(expected, expected)
+    claim = claim.across(first)
     along = inner(claim.contrasts, cells)
     size = np.maximum(claim.size, 1e-300)
     square = claim.size / variance
-    confirmed = inner(expected, cells)
-    claimed = inner(expected, expected)
     beside = None
     if claim.public is not None:
         beside = Beside(
