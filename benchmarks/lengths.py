@@ -170,3 +170,7 @@ def rounds(options) -> None:
                 name = f"{split.name}, epsilon {epsilon:g}, {n_rounds} rounds"
                 mean, spread = np.mean(found, axis=0), np.std(found, axis=0)
                 print(f"{name}: {shown(mean)} +- {shown(spread)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

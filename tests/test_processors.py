@@ -27,6 +27,12 @@ for given in (
     for epsilon in (0.5, 4.0):
         model = SubLDA(8, epsilon=epsilon, max_iter=20, random_state=0, **given)
         print(model.fit(made.data[100:]).components_.tobytes().hex())
+# short texts, of whose topics documents confirm a part
+short = make_topic_corpus(3000, 300, 5, doc_length=5, random_state=0).data
+for given in ({}, {"word_vectors": vectors}):
+    for seed in range(4):
+        model = SubLDA(8, epsilon=2.0, max_iter=20, random_state=seed, **given)
+        print(model.fit(short).components_.tobytes().hex())
 """
 
 

@@ -135,7 +135,7 @@ def test_what_true_topics_let_expect_is_its_formula():
 def test_documents_find_the_part_of_the_topics_beside_clusters(part):
     """Documents of one topic each, whose topics are a mixture of both tables."""
     rng = np.random.default_rng(0)
-    n_words, n_docs = 300, 40_000
+    n_words, n_docs = 200, 10_000
     totals = rng.gamma(2.0, size=(n_words, 1)) * 100
     table, clusters = (
         totals * rng.dirichlet(np.full(K, 0.3), n_words) for _ in range(2)

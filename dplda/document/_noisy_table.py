@@ -483,8 +483,10 @@ def contradicted(agreement: Agreement | None, tested: Tested) -> bool:
     more than half of their rows.
     """
     strong = shown(tested.z)
-    counted = strong & (tested.part_beside_clusters(strong) > 0.5)
-    counted |= ~strong & (tested.least_confirmed_part(~strong) > 0.5)
+    counted = np.zeros(len(strong), bool)
+    for topics in (strong, ~strong):
+        counted |= topics & (tested.least_confirmed_part(topics) > 0.5)
+    counted &= ~strong | (tested.part_beside_clusters(strong) > 0.5)
     return agreement is not None and agreement.contradicts(counted)
 
 

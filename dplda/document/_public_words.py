@@ -27,7 +27,7 @@ SMOOTHING = 2.0
 # Least share of the words that public tokens must cover to give word frequencies.
 LEAST_COVERED = 0.25
 # p(cluster | word) is proportional to exp(sharpness * cosine). The sharpness is SHARP
-# before releases say more.
+# unless releases say that it is larger.
 SHARP = 4.0
 HELD = 10  # one word in so many is held out; 5: -0.6 / -1.3
 # Slope of the held-out rows from which public tables are trusted fully. 0.5: -3 / 0
@@ -105,13 +105,13 @@ class Vectors(NamedTuple):
         """Sharpness at which clusters around centers are most like released rows.
 
         The rows of some topics (a mask) are normal around their clusters. The prior of
-        the sharpness is normal with mean `SHARP` and standard deviation 1. Returns the
-        most likely multiple of 0.5. The other parameters are those of
-        `PublicWords.expect`.
+        the sharpness is normal with mean `SHARP` and standard deviation 1, and is 0
+        below `SHARP`: rows of topics that are much noise seem flat. Returns the most
+        likely multiple of 0.5. The other parameters are those of `PublicWords.expect`.
         """
         rows, precision, _ = standard(noisy, noise_scale, totals, shares)
         rows = rows[:, topics]
-        steps = np.linspace(-4, 4, 17)
+        steps = np.linspace(0, 4, 9)
         log_density = -0.5 * steps**2
         for i, step in enumerate(steps):
             of_topics = self.around(centers, SHARP + step)[:, topics]

@@ -224,7 +224,8 @@ class Tested(NamedTuple):
         mean, clipped to [0, 1].
         """
         mean, _ = self._slope(topics)
-        return min(max(mean, 0.0), 1.0)
+        # other processors round the sums otherwise
+        return min(max(float(np.float32(mean)), 0.0), 1.0)
 
     def least_confirmed_part(self, topics: np.ndarray) -> float:
         """The same, as the quantile `FALSE_POSITIVES`: 0 where noise hides the part."""
@@ -236,13 +237,14 @@ class Tested(NamedTuple):
 
         The sums of the documents are normal around a multiple of those that the mixture
         lets expect. The multiple is not known, because it depends on the lengths of the
-        documents. Returns the most likely of the parts that were compared, or the
-        confirmed part if that is smaller.
+        documents. Returns the most likely of the parts that were compared, or the one
+        next to the confirmed part if that is smaller.
         """
         confirmed = np.maximum(self.confirmed[:, topics].sum(axis=1), 0)
         claimed = np.maximum(self.claimed[:, topics].sum(axis=1), 1e-300)
+        steps = len(claimed) - 1
         best = int(np.argmax(confirmed**2 / claimed))
-        return min(best / (len(claimed) - 1), self.confirmed_part(topics))
+        return min(best, round(steps * self.confirmed_part(topics))) / steps
 
     def _slope(self, topics: np.ndarray) -> tuple[float, float]:
         """Posterior mean and standard deviation of the slope of some topics."""
