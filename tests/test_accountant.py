@@ -440,6 +440,14 @@ def test_the_smallest_rates_and_ranges_have_bounds(event):
     assert 0.0 <= low <= high < 1e-9
 
 
+@pytest.mark.parametrize("delta", [1e-6, 1e-100])
+@pytest.mark.parametrize("noise", [1e90, 1e300])
+def test_rare_steps_with_hardly_a_loss_need_few_knots(noise, delta):
+    """Of 10**300 sizes of losses, a law would have knots without end."""
+    step = PoissonSampled(1e-10, Gaussian(noise))
+    assert epsilon_of(Repeated(step, 1000), delta) < 1e-9
+
+
 STEPS = [(0.05, 1.2, 300, 1e-5), (0.3, 4.0, 100, 1e-6)]
 
 

@@ -278,7 +278,9 @@ def bound_epsilon(groups: Groups, delta: float, *, upper: bool = True) -> float:
         return epsilon_of_mu(gaussian_mu_of(groups), delta, upper=upper)
     largest = 0.0
     for added in sorted(ways(groups)):
-        if upper and is_rare(groups, added):
+        if upper and _delta_at_zero(groups, added) <= delta:
+            side = 0.0
+        elif upper and is_rare(groups, added):
             side = rare_epsilon(groups, delta, added)
             side = min(side, _renyi(groups, delta, added)[0])
         else:
@@ -312,8 +314,6 @@ def _renyi(groups: Groups, delta: float, added: bool) -> tuple[float, int, Float
 
 def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
     """Epsilon in one direction, at which the composed laws have the given delta."""
-    if upper and _delta_at_zero(groups, added) <= delta:
-        return 0.0
     known, place, logs = _renyi(groups, delta, added)
     if known > LARGEST_LOSS:  # of which no protection is left
         return known if upper else 0.0

@@ -107,7 +107,7 @@ def _law_of_step(event: Event, added: bool, tail: float) -> _Law:
     curve = curve_of(event, added=added, upper=True)
     assert curve is not None
     low, high = curve.span(tail)
-    deviation = max(curve.deviation, TINY)
+    deviation = max(curve.deviation, U)  # closer knots would be millions
     knots = _knots(low, high, deviation)
     return _law(knots, values_above(curve, knots), deviation)
 
