@@ -80,12 +80,28 @@ def test_pages_that_the_package_names_exist():
     assert {(path, page) for path, page in named if not (ROOT / page).exists()} == set()
 
 
-def test_scripts_that_print_figures_exist():
+def scripts():
+    """The scripts that pages name, outside of mentions of a commit."""
     script = re.compile(r"((?:benchmarks|examples)/[\w/]+\.py)(?!`\s+at\s+commit)")
-    named = {
+    return {
         found for page in PAGES for found in script.findall(page.read_text("utf-8"))
     }
-    assert {found for found in named if not (ROOT / found).exists()} == set()
+
+
+def test_scripts_that_print_figures_exist():
+    assert {found for found in scripts() if not (ROOT / found).exists()} == set()
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    "script",
+    sorted(x for x in scripts() if "argparse" in (ROOT / x).read_text("utf-8")),
+)
+def test_a_script_that_prints_figures_says_how_it_is_called(script):
+    command = [sys.executable, script, "--help"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    called = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True)
+    assert called.stdout.startswith(b"usage:"), called.stderr.decode()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
