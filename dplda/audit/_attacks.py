@@ -6,7 +6,6 @@ samples. The bound is valid for any scores. Better scores give a larger bound.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,21 +16,12 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from dplda.audit._replay import Tape, fit_watched
-from dplda.document._document_budget import NORM
 from dplda.federated._tokens import Tokens
 from dplda.gibbs._frozen_table import HalfTable
 from dplda.privacy import Repeated, epsilon_of
 from dplda.privacy._recorder import Release
 from dplda.privacy._streams import Purpose
 from dplda.privacy.mechanisms import Streams, uniform
-
-# Tokens of a canary, relative to the clipping norm: with many tokens, its topics hardly
-# depend on the prior. For an epsilon of 4, the bound is 2.0 with 16 and with 64, and
-# 1.9 with 4.
-TOKENS_OVER_NORM = 16
-# Weight of the topic that a canary's word favors in the first table; others have 1. For
-# an epsilon of 4, the bound is 2.0 with 2, 1.8 with 1, and 1.4 with 16.
-FAVOR = 2.0
 
 # Arguments of a fit: "X" and perhaps "user_ids".
 FitData: TypeAlias = dict[str, sp.csr_array | np.ndarray]
@@ -149,24 +139,18 @@ def _prepare_documents(target: Target) -> None:
         words = target.streams.reader(Purpose.AUDIT, 1).words(size)
         exponential = -np.log(uniform(words, positive=True))
         others = exponential.reshape(n_components, target.n_words)
-    # Each canary's word favors one topic, on which its documents agree. A contribution
-    # is a document's topics minus the topics of its words in the table; with a stronger
-    # preference the table would predict the topics.
-    own = np.ones((n_components, target.n_canaries))
-    each = np.arange(target.n_canaries)
-    own[each % n_components, each] = FAVOR
     model.set_params(prior_components=others)
-    add_words(model, own)
+    add_words(model, target.n_canaries)
 
 
 def _documents(target: Target, n_each: int) -> tuple[sp.csr_array, np.ndarray]:
     """All documents of canaries, each with one word of its own, and their owners."""
-    n_tokens = math.ceil(TOKENS_OVER_NORM * NORM)
     rows = np.arange(target.n_canaries * n_each)
     # the first documents of all canaries, then the second
     owners = rows % target.n_canaries
     words = target.n_words + owners
-    counts = np.full(len(rows), n_tokens)
+    # of many tokens: its topics hardly depend on the prior
+    counts = np.full(len(rows), target.n_canaries)
     shape = (len(rows), target.n_words + target.n_canaries)
     return count_matrix(rows, words, counts, shape), owners
 
@@ -385,18 +369,19 @@ def widened(X: sp.csr_array, n_more: int) -> sp.csr_array:
     return sp.csr_array((X.data, X.indices, X.indptr), shape)
 
 
-def add_words(model: BaseEstimator, rows: np.ndarray) -> None:
+def add_words(model: BaseEstimator, n_more: int) -> None:
     """Append words to the public tables of an estimator, if it has any.
 
-    `rows` (n_components, n_more) extend `prior_components`, in units of its mean cell.
+    They have the mean weight in each topic, and no word vector.
     """
     parameters = model.get_params()
     table = parameters.get("prior_components")
     if table is not None:
-        model.set_params(prior_components=np.hstack([table, rows * np.mean(table)]))
+        cells = np.pad(table, ((0, 0), (0, n_more)), constant_values=np.mean(table))
+        model.set_params(prior_components=cells)
     vectors = parameters.get("word_vectors")
     if vectors is not None:
-        model.set_params(word_vectors=np.pad(vectors, ((0, rows.shape[1]), (0, 0))))
+        model.set_params(word_vectors=np.pad(vectors, ((0, n_more), (0, 0))))
 
 
 def count_matrix(

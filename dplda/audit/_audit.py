@@ -18,10 +18,6 @@ from dplda.core._corpus import Matrix, check_counts
 from dplda.leaf._checks import check_integer, check_number, check_probability
 from dplda.privacy._streams import Purpose, Streams
 
-# Shares of the canaries that are guessed; the bounds divide the error among these
-# shares. A strong attack is surest of a few canaries; a weak attack needs many.
-GUESSED = (0.02, 0.1, 0.2, 0.5)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AuditResult:
@@ -266,13 +262,20 @@ def _check_claim(estimator: BaseEstimator, claim: float | None) -> None:
 def bound_of_guesses(
     scores: np.ndarray, coins: np.ndarray, delta: float, confidence: float
 ) -> float:
-    """Take the best bound of several numbers of guesses; surest guesses come first."""
-    confidence = 1.0 - (1.0 - confidence) / len(GUESSED)
+    """Take the best bound of several numbers of guesses; surest guesses come first.
+
+    A strong attack is surest of a few canaries; a weak attack needs many. Half of them
+    are guessed, a fourth of these and so on, down to the square root of their number.
+    The bounds divide the error.
+    """
+    numbers = [max(1, len(scores) // 2)]
+    while (numbers[-1] // 4) ** 2 >= len(scores):
+        numbers.append(numbers[-1] // 4)
+    confidence = 1.0 - (1.0 - confidence) / len(numbers)
     surest = np.argsort(-np.abs(scores), kind="stable")
     right = ((scores > 0) == coins)[surest]
     bounds = []
-    for share in GUESSED:
-        n = max(1, round(share * len(scores)))
+    for n in numbers:
         n_right = int(right[:n].sum())
         bounds.append(
             one_run_lower_bound(
