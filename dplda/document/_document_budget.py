@@ -54,8 +54,8 @@ SMALLEST_NOISE = math.sqrt(NOISE_VARIANCE - ROUNDING_VARIANCE) / MAX_RADIUS
 NORM = 6.0
 # Largest factor by which short documents are scaled. 1: 0 / 0, with long documents
 SCALE_UP = 5.0
-CLIP = 0.4  # clipping bound of a round, over NORM. 0.3: -2 / -2, 0.55: -9 / -2
-# Without sampling, the budget of round t grows like t to this power. 0: 0 / 0, but
+CLIP = 0.4  # clipping bound of a round, over NORM. 0.3: -3 / -2, 0.55: -2 / -2
+# Without sampling, the budget of round t grows like t to this power. 0: -2 / -1, and
 # fewer topics are shown (docs/decisions.md, record 36).
 LATER_BUDGET = 0.75
 # Smallest sampling rate: far below it, accounting takes minutes and then overflows.

@@ -480,14 +480,17 @@ def contradicted(agreement: Agreement | None, tested: Tested) -> bool:
     """Whether the topics contradict the word vectors.
 
     Topics that are noise contradict all vectors: topics count only if documents confirm
-    more than half of their rows.
+    more than half of their rows. They do not contradict what all topics agree with,
+    although these are noise in part.
     """
+    if agreement is None or not agreement.contradicts(np.ones(len(tested.z), bool)):
+        return False
     strong = shown(tested.z)
     counted = np.zeros(len(strong), bool)
     for topics in (strong, ~strong):
         counted |= topics & (tested.least_confirmed_part(topics) > 0.5)
     counted &= ~strong | (tested.part_beside_clusters(strong) > 0.5)
-    return agreement is not None and agreement.contradicts(counted)
+    return agreement.contradicts(counted)
 
 
 def of_one_size(cells: np.ndarray) -> np.ndarray:
