@@ -286,7 +286,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             closing(training.documents(X, user_ids)) as documents,  # private
         ):
             training.resume(documents)  # private
-            public_words = training.public_words(documents.n_words)
+            public_words = training.public_words(documents.n_words)  # public
             charge.begin()  # the price is spent from here on
             training.run(documents, charge, public_words)
         return self

@@ -32,8 +32,8 @@ SHARP = 4.0
 HELD = 10  # one word in so many is held out; 5: -0.6 / -1.3
 # Slope of the held-out rows from which public tables are trusted fully. 0.5: -3 / 0
 REAL = 0.25
-# Least share of an expected p(topic | word) that vectors leave. Releases could say
-# nothing against 0. New words of glosses lose 0.01 nats with 0, and none with 0.03.
+# Least part of an expected p(topic | word) that vectors leave: releases could say
+# nothing against a share of 0 (benchmarks/ablation.py).
 LEAST = 0.1
 
 

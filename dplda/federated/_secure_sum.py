@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -106,13 +105,17 @@ class Keys:
     """
 
     def __init__(self, kem: bool, seed: bytes | None = None) -> None:
-        seed = os.urandom(DIGEST) if seed is None else seed
-        own = hashlib.sha256(seed).digest()
-        self._x25519 = X25519PrivateKey.from_private_bytes(own)
         self._kem = None
-        if kem:
-            own = hashlib.sha512(seed).digest()
-            self._kem = mlkem.MLKEM768PrivateKey.from_seed_bytes(own)
+        if seed is None:
+            self._x25519 = X25519PrivateKey.generate()
+            if kem:
+                self._kem = mlkem.MLKEM768PrivateKey.generate()
+        else:  # keys that are known give no protection: only to repeat a fit
+            own = hashlib.sha256(seed).digest()
+            self._x25519 = X25519PrivateKey.from_private_bytes(own)
+            if kem:
+                own = hashlib.sha512(seed).digest()
+                self._kem = mlkem.MLKEM768PrivateKey.from_seed_bytes(own)
         self._secrets: dict[int, bytes] = {}  # shared with each other party
 
     def public(self) -> bytes:
