@@ -158,6 +158,12 @@ def test_documents_find_the_part_of_the_topics_beside_clusters(part):
     tested = topic_test.met(None, claim, sums, this_round, n_docs)
     found = tested.part_beside_clusters(np.ones(K, bool))
     assert found == pytest.approx(part, abs=0.11)
+    assert found - 0.21 < tested.least_part_beside_clusters(np.ones(K, bool)) <= found
+    # noise that hides the part leaves clusters
+    mechanism = SimpleNamespace(radius=2**20, scale=2.0**40)
+    loud = SimpleNamespace(number=5, mechanism=mechanism, rate=1.0)
+    hidden = topic_test.met(None, claim, sums, loud, n_docs)
+    assert hidden.least_part_beside_clusters(np.ones(K, bool)) == 0
     # without clusters, the last row is the same
     alone = topic_test.met(
         None, Claim.of(table, np.ones(n_words)), sums, this_round, n_docs

@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from dplda.core._fold_in import slices
 from dplda.core._signal import shown, with_signal
 from dplda.document._document_budget import Round
-from dplda.document._public_words import Agreement, PublicWords, Vectors
+from dplda.document._public_words import PublicWords, Vectors
 from dplda.document._table_estimate import (
     PIECE,
     CellPrior,
@@ -45,7 +45,8 @@ RENEWED = 4
 # What the model has instead of topics, for the card.
 BY_CLUSTERS = (
     "{} of {} are not shown, and are replaced by public clusters of words with the "
-    "rest of the private word totals"
+    "rest of the private word totals, but for {:.0%} that fresh sums of the documents "
+    "confirm"
 )
 BY_TOTALS = (
     "{} of {} are not shown; fresh sums of the documents confirm {:.0%} of what these "
@@ -418,11 +419,11 @@ def with_clusters(
     """The table that a fit publishes, its prior, and what replaces topics, if any.
 
     The test of the topics says which part of their rows documents confirm. With word
-    vectors, unless topics contradict them, each topic has a cluster of words. Shown
-    topics keep their part, and their clusters replace the rest. The weak topics divide
-    the words that the shown ones leave, by their clusters; without clusters, by their
-    confirmed part, and equally. Without vectors, documents also get a larger prior
-    (`doc_topic_prior_`).
+    vectors, each topic has a cluster of words. Shown topics keep the most likely part,
+    and their clusters replace the rest. The weak topics divide the words that the shown
+    ones leave. They keep the part that is certain; without vectors, the expected one.
+    Clusters replace the rest; without vectors, equal parts do. Without vectors,
+    documents also get a larger prior (`doc_topic_prior_`).
     """
     table, prior = confirmed(last, n_jobs)
     tested = last.tested
@@ -434,7 +435,7 @@ def with_clusters(
     weak = ~strong
     lines = []
     clusters = None
-    if last.vectors is not None and not contradicted(prior.agreement, tested):
+    if last.vectors is not None:
         clusters = clusters_of(last.vectors, last, table, strong)
     if clusters is not None and strong.any():
         kept = tested.part_beside_clusters(strong)
@@ -444,17 +445,19 @@ def with_clusters(
             lines.append(OF_SHOWN.format(kept))
     if weak.any():
         n_weak = int(np.count_nonzero(weak))
-        if clusters is not None:
-            parts = clusters[:, weak] / clusters[:, weak].sum(axis=1, keepdims=True)
-            line = BY_CLUSTERS.format(n_weak, n_components)
-        else:
+        if clusters is None:
             kept = tested.confirmed_part(weak)
-            parts = kept * of_one_size(table[:, weak]) + (1 - kept) / n_weak
-            line = BY_TOTALS.format(n_weak, n_components, kept) if kept < 1 else ""
+            other, line = 1 / n_weak, BY_TOTALS
+        else:
+            kept = tested.least_part_beside_clusters(weak)
+            other = clusters[:, weak] / clusters[:, weak].sum(axis=1, keepdims=True)
+            line = BY_CLUSTERS
+        parts = kept * of_one_size(table[:, weak]) + (1 - kept) * other
         rest = np.maximum(last.totals - table[:, strong].sum(axis=1), 0.0)
         table[:, weak] = rest[:, None] * parts
-        lines.insert(0, line)
-    return table, prior, "; ".join(filter(None, lines)) or None
+        if kept < 1:
+            lines.insert(0, line.format(n_weak, n_components, kept))
+    return table, prior, "; ".join(lines) or None
 
 
 def clusters_of(
@@ -474,23 +477,6 @@ def clusters_of(
     if not strong.all():
         centers[~strong] = vectors.spread(centers[~strong])
     return vectors.around(centers, sharpness)
-
-
-def contradicted(agreement: Agreement | None, tested: Tested) -> bool:
-    """Whether the topics contradict the word vectors.
-
-    Topics that are noise contradict all vectors: topics count only if documents confirm
-    more than half of their rows. They do not contradict what all topics agree with,
-    although these are noise in part.
-    """
-    if agreement is None or not agreement.contradicts(np.ones(len(tested.z), bool)):
-        return False
-    strong = shown(tested.z)
-    counted = np.zeros(len(strong), bool)
-    for topics in (strong, ~strong):
-        counted |= topics & (tested.least_confirmed_part(topics) > 0.5)
-    counted &= ~strong | (tested.part_beside_clusters(strong) > 0.5)
-    return agreement.contradicts(counted)
 
 
 def of_one_size(cells: np.ndarray) -> np.ndarray:

@@ -28,7 +28,7 @@ SMOOTHING = 2.0
 LEAST_COVERED = 0.25
 # p(cluster | word) is proportional to exp(sharpness * cosine). The sharpness is SHARP
 # unless releases say that it is larger.
-SHARP = 4.0
+SHARP = 4.5
 HELD = 10  # one word in so many is held out; 5: -0.6 / -1.3
 # Slope of the held-out rows from which public tables are trusted fully. 0.5: -3 / 0
 REAL = 0.25
@@ -119,23 +119,6 @@ class Vectors(NamedTuple):
             slope, square = slope_on(of_topics, rows, precision)
             log_density[i] += (slope - 0.5) * square
         return float(SHARP + steps[log_density.argmax()])
-
-
-class Agreement(NamedTuple):
-    """Released rows of held-out words and their predictions from vectors."""
-
-    # of each topic, (n_components,), weighted by the precision of the rows
-    product: np.ndarray  # inner products of released and predicted rows
-    square: np.ndarray  # squared lengths of the predicted rows
-
-    def contradicts(self, topics: np.ndarray) -> bool:
-        """Whether the rows of some topics, a mask, contradict the vectors.
-
-        Their slope on the predictions is below `REAL`. Noise hides a slope whose
-        standard error is not.
-        """
-        square = max(float(self.square[topics].sum()), 1e-12)
-        return max(float(self.product[topics].sum()) / square, square**-0.5) < REAL
 
 
 class Topics(NamedTuple):
@@ -283,7 +266,7 @@ class PublicWords:
         totals: np.ndarray,
         shares: np.ndarray,
         last: bool = False,
-    ) -> tuple[np.ndarray, float, Agreement | None]:
+    ) -> tuple[np.ndarray, float]:
         """Expected p(topic | word), from the topic shares and the public tables.
 
         Parameters
@@ -304,14 +287,11 @@ class PublicWords:
             Rows sum to 1.
         trust : float
             How far public topics are trusted, from 0 to 1.
-        agreement : Agreement or None
-            Of the released rows with the vectors; None without vectors.
         """
         rows, precision, own = standard(noisy, noise_scale, totals, shares)
         held = self.held
         found = np.zeros_like(rows)
         trust = 1.0
-        agreement = None
         if self.topics is not None:
             public = self.topics.contrasts(totals, shares)
             trust = trust_in(public[held], rows[held], precision[held], 1.0)
@@ -329,10 +309,6 @@ class PublicWords:
                 1 / (SHARED * own),
             )
             found += trust_in(others[held], rows[held], precision[held], 0.5) * others
-            agreement = Agreement(
-                np.einsum("v,vk,vk->k", precision[held], others[held], rows[held]),
-                np.einsum("v,vk,vk->k", precision[held], others[held], others[held]),
-            )
         if not last:
             found[held] = 0
         if self.topics is not None and self.seeds is not None:
@@ -340,7 +316,7 @@ class PublicWords:
             found[self.seeds] = self.topics.shares[self.seeds] - shares
             least[self.seeds] = 0
         found = np.maximum(found + shares, least)
-        return found / found.sum(axis=1, keepdims=True), trust, agreement
+        return found / found.sum(axis=1, keepdims=True), trust
 
 
 def smoothed(counts: np.ndarray, vectors: Vectors | None = None) -> np.ndarray:

@@ -223,34 +223,39 @@ class Tested(NamedTuple):
         prior is normal with mean 1 and standard deviation 1. Returns the posterior
         mean, clipped to [0, 1].
         """
-        mean, _ = self._slope(topics)
+        confirmed = np.broadcast_to(self.confirmed[-1], topics.shape)[topics].sum()
+        claimed = np.broadcast_to(self.claimed[-1], topics.shape)[topics].sum()
         # other processors round the sums otherwise
-        return min(max(float(np.float32(mean)), 0.0), 1.0)
-
-    def least_confirmed_part(self, topics: np.ndarray) -> float:
-        """The same, as the quantile `FALSE_POSITIVES`: 0 where noise hides the part."""
-        mean, error = self._slope(topics)
-        return min(max(mean + ndtri(FALSE_POSITIVES) * error, 0.0), 1.0)
+        slope = float(np.float32((confirmed + 1) / (claimed + 1)))
+        return min(max(slope, 0.0), 1.0)
 
     def part_beside_clusters(self, topics: np.ndarray) -> float:
         """Part of some topics (a mask) that fits the documents best, beside clusters.
 
-        The sums of the documents are normal around a multiple of those that the mixture
-        lets expect. The multiple is not known, because it depends on the lengths of the
-        documents. Returns the most likely of the parts that were compared, or the one
-        next to the confirmed part if that is smaller.
+        The most likely of the parts that were compared, or the one next to the
+        confirmed part if that is smaller.
+        """
+        best = int(np.argmax(self._log_likelihood(topics)))
+        return self._confirmed(best, topics)
+
+    def least_part_beside_clusters(self, topics: np.ndarray) -> float:
+        """The same, as the quantile `FALSE_POSITIVES`: 0 where noise hides the part."""
+        return self._confirmed(least(self._log_likelihood(topics)), topics)
+
+    def _log_likelihood(self, topics: np.ndarray) -> np.ndarray:
+        """Of the parts that were compared, (n_parts,).
+
+        The sums of the documents are normal around a multiple of those that a mixture
+        lets expect. The most likely multiple is taken, because it depends on the
+        lengths of the documents.
         """
         confirmed = np.maximum(self.confirmed[:, topics].sum(axis=1), 0)
         claimed = np.maximum(self.claimed[:, topics].sum(axis=1), 1e-300)
-        steps = len(claimed) - 1
-        best = int(np.argmax(confirmed**2 / claimed))
-        return min(best, round(steps * self.confirmed_part(topics))) / steps
+        return 0.5 * confirmed**2 / claimed
 
-    def _slope(self, topics: np.ndarray) -> tuple[float, float]:
-        """Posterior mean and standard deviation of the slope of some topics."""
-        confirmed = np.broadcast_to(self.confirmed[-1], topics.shape)[topics].sum()
-        claimed = np.broadcast_to(self.claimed[-1], topics.shape)[topics].sum()
-        return float((confirmed + 1) / (claimed + 1)), float((claimed + 1) ** -0.5)
+    def _confirmed(self, step: int, topics: np.ndarray) -> float:
+        steps = len(self.claimed) - 1
+        return min(step, round(steps * self.confirmed_part(topics))) / steps
 
     @property
     def kept(self) -> float:
@@ -269,11 +274,8 @@ class Tested(NamedTuple):
         squares = kept**2 * self.square + (1 - kept) ** 2 * square
         squares += 2 * kept * (1 - kept) * common
         z = np.maximum(products, 0) / np.sqrt(np.maximum(squares, 1e-300))
-        log_likelihood = 0.5 * np.square(z).sum(axis=1)
-        likelihood = np.exp(log_likelihood - log_likelihood.max())
-        below = np.cumsum(likelihood) / likelihood.sum()
         # a step of the grid: rounding errors do not enter the published table
-        return float(kept[np.searchsorted(below, FALSE_POSITIVES), 0])
+        return float(kept[least(0.5 * np.square(z).sum(axis=1)), 0])
 
     @property
     def z(self) -> np.ndarray:
@@ -282,6 +284,16 @@ class Tested(NamedTuple):
         own = self.own * length
         z: np.ndarray = self.product / length - ECHO * own * np.minimum(1, own)
         return z / np.sqrt(1 + self.spread * self.square)
+
+
+def least(log_likelihood: np.ndarray) -> int:
+    """Step of a grid from 0 to 1 that is the quantile `FALSE_POSITIVES` of a part.
+
+    All steps are equally likely before.
+    """
+    likelihood = np.exp(log_likelihood - log_likelihood.max())
+    below = np.cumsum(likelihood) / likelihood.sum()
+    return int(np.searchsorted(below, FALSE_POSITIVES))
 
 
 def met(
