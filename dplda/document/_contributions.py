@@ -56,9 +56,9 @@ from dplda.leaf._calm import interruptible
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._curator import Curator
 
-# Accelerated steps of the inference in a round, from the weights of the last round.
+# Accelerated steps of the inference in a round. In the rounds of test, which begin from
+# equal weights, 15 steps show no more topics than 5, and 3 show fewer (record 38).
 INNER_STEPS = Steps(5, 0.01)
-STEPS_ANEW = Steps(15, INNER_STEPS.tolerance)  # the same, from equal weights
 # The number of documents gets 1 / 10 of the clipping bound of the first word totals,
 # and the words keep 99.5% of it.
 COUNT_SHARE = 10
@@ -236,7 +236,7 @@ class Documents:
             inference.table,
             self.n_components,
             inference.doc_topic_prior,
-            STEPS_ANEW if inference.anew else INNER_STEPS,
+            INNER_STEPS,
             variational=inference.anew,
             in_integers=True,
             own=None if own is None else OwnCounts.of_sizes(*own),
