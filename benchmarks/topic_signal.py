@@ -181,7 +181,7 @@ def of_documents(model: SubLDA) -> tuple[float, float]:
     """
     tested = model._released.tested
     length = np.sqrt(tested.square)
-    own = float(np.mean(tested.own * length))
+    own = float(np.mean(tested.added * length))
     confirmed = float(np.mean(tested.product / length))
     spread = float(np.mean(tested.spread * tested.square))
     return (confirmed / own if own >= 0.5 else 0.0), spread

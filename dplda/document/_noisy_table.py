@@ -60,9 +60,9 @@ OF_SHOWN = (
 class Reading(NamedTuple):
     """Word totals that are estimated from releases, positive, (n_words,) each."""
 
-    of: WordTotals  # the releases that were read
-    own: np.ndarray  # totals of the documents of this fit
-    totals: np.ndarray  # totals of these documents and of the documents of earlier fits
+    released: WordTotals  # the releases that were read
+    totals: np.ndarray  # of the documents of this fit and of earlier fits
+    without_earlier: np.ndarray  # of the documents of this fit alone
 
 
 class Earlier(NamedTuple):
@@ -119,7 +119,7 @@ class NoisyTable:
 
     def latest_reading(self) -> Reading:
         """The reading of all releases of word totals; it takes as long as a round."""
-        if self.reading.of is self.released:
+        if self.reading.released is self.released:
             return self.reading
         return read(self.released, self.public, self.earlier)
 
@@ -150,7 +150,7 @@ def read(
         totals = estimated_totals(released, public)
         return Reading(released, totals, totals)
     both = released.and_documents(earlier.totals)
-    return Reading(released, released.smooth(), estimated_totals(both, public))
+    return Reading(released, estimated_totals(both, public), released.smooth())
 
 
 def random_table(
@@ -233,8 +233,8 @@ def with_rounds_for_totals(table: NoisyTable, noise: float) -> NoisyTable:
     share = max(0.0, 1.0 - signal / (CLEAR * noise))
     topics = None if table.public is None else table.public.with_frequencies
     if topics is not None and share > 0:
-        own = estimated_totals(table.released, table.public)
-        share *= 1 - topics.agreement(own)
+        totals = estimated_totals(table.released, table.public)
+        share *= 1 - topics.agreement(totals)
     return replace(table, share_for_totals=share)
 
 
@@ -287,7 +287,7 @@ def learn(
         before.table,
         1 - share,
         share * granularity / before.weight,
-        share * reading.own,
+        share * reading.without_earlier,
         is_centered,
         before.average,
         n_threads(n_jobs),
@@ -339,7 +339,7 @@ def learn_test(
     n_docs = before.released.n_docs + before.released.n_docs_error
     if before.earlier is not None:  # which has added the rest
         reading = before.latest_reading()
-        n_docs *= reading.own.sum() / reading.totals.sum()
+        n_docs *= reading.without_earlier.sum() / reading.totals.sum()
     tested = met(before.tested, claim, noisy, this_round, n_docs)
     return replace(before, tested=tested, n_rounds=before.n_rounds + 1)
 
@@ -405,7 +405,7 @@ def claim_of(last: NoisyTable, n_jobs: int | None) -> Claim:
         clusters = last.totals[:, None] * shares
     if last.earlier is not None:
         reading = last.latest_reading()
-        part = (reading.own / reading.totals)[:, None]
+        part = (reading.without_earlier / reading.totals)[:, None]
         table = part * table
         public = None if public is None else part * public
         clusters = None if clusters is None else part * clusters
@@ -438,8 +438,8 @@ def with_clusters(
         clusters = clusters_of(last.vectors, last, table, strong)
     if clusters is not None and strong.any():
         kept = tested.part_beside_clusters(strong)
-        own = last.totals[:, None] * clusters[:, strong]
-        table[:, strong] = kept * table[:, strong] + (1 - kept) * own
+        by_clusters = last.totals[:, None] * clusters[:, strong]
+        table[:, strong] = kept * table[:, strong] + (1 - kept) * by_clusters
         if kept < 1:
             lines.append(OF_SHOWN.format(kept))
     if weak.any():

@@ -307,7 +307,7 @@ class PublicWords:
         agreement : Agreement or None
             Of the released rows with the vectors; None without vectors.
         """
-        rows, precision, own = standard(noisy, noise_scale, totals, shares)
+        rows, precision, variance = standard(noisy, noise_scale, totals, shares)
         held = self.held
         found = np.zeros_like(rows)
         trust = 1.0
@@ -319,14 +319,14 @@ class PublicWords:
             # what is left of the rows has a variance of its own
             rest = rows - slope_on(public, rows, precision)[0] * public
             left = totals[:, None] * (rest + shares)
-            rows, precision, own = standard(left, noise_scale, totals, shares)
+            rows, precision, variance = standard(left, noise_scale, totals, shares)
         least = LEAST * (found + shares)
         if self.vectors is not None:
             others = left_out(
                 self.vectors.directions,
                 rows,
                 np.where(held, 0, precision),
-                1 / (SHARED * own),
+                1 / (SHARED * variance),
             )
             found += trust_in(others[held], rows[held], precision[held], 0.5) * others
             agreement = Agreement(
