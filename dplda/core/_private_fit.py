@@ -347,7 +347,8 @@ def charge_of(
     """
     name = type(estimator).__name__
     n_exact = sum(isinstance(event, NonPrivate) for _, event in plan)
-    warn_if_seeded(name, seeded and n_exact < len(plan))
+    seeded = seeded and n_exact < len(plan)  # where there is noise
+    warn_if_seeded(name, seeded)
     if is_first and n_exact == 0:
         if sums.shares.n_parties == 1:  # else each party has a ledger of its own
             tell_of_other_budgets(name, estimator.ledger)

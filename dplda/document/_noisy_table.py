@@ -361,7 +361,7 @@ def concluded(
         cells, last.prior, last.public, last=True, n_jobs=n_jobs
     )
     table = estimate.astype(float)
-    if prior is not None and cells.noise_scale.any():
+    if prior is not None:
         add_up(table, totals, prior.slopes(cells, n_jobs), n_jobs)
     return table, prior
 

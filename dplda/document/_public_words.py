@@ -260,12 +260,10 @@ class PublicWords:
         its expected frequency.
         """
         topics = self.with_frequencies
-        if not released.has_noise or (self.vectors is None and topics is None):
-            return released.smooth()
         public = None if topics is None else topics.frequencies
-        if self.vectors is None:
-            return released.smooth(public)
         first = released.smooth(public)
+        if self.vectors is None:
+            return first
         expected = np.ones_like(first) if public is None else public
         # of the logarithm of a total; vectors explain the share SHARED of its variance
         precision = 1 / (SHARED + (released.noise_scale / first) ** 2)

@@ -22,7 +22,7 @@ from dplda.document._table_estimate import (
     topic_sizes,
     word_probabilities,
 )
-from dplda.document._word_totals import WordTotals
+from dplda.document._word_totals import ExactTotals, WordTotals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,7 @@ class Rules:
 
     # Whether contributions are differences from what past releases predict.
     is_centered = True
+    word_totals = WordTotals  # what releases of word totals are
     # Tempering powers of p(word | topic) in the first and the last round. 1 and 1:
     # +0.5 / -2 points of the share of the gap, at epsilon 1 / 4 (docs/results.md).
     powers = 0.3, 1.0
@@ -152,6 +153,7 @@ class ExactRules(Rules):
     """
 
     is_centered = False
+    word_totals = ExactTotals
     powers = 0.6, 0.95
     most_for_totals = 0.0
 

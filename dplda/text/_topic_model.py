@@ -36,7 +36,7 @@ from dplda.leaf._compat import HasMethods, StrOptions
 from dplda.leaf._messages import Progress, named
 from dplda.leaf._rows import collected
 from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
-from dplda.privacy import Guarantee, NonPrivate
+from dplda.privacy import Guarantee
 from dplda.reading._displays import TopicRow, list_topics
 from dplda.reading._groups import groups_of
 from dplda.reading._topic_counts import PaidCounts
@@ -327,7 +327,6 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         if counting is not None:
             plan += counting.plan
             n_streams += 1
-        has_noise = any(not isinstance(event, NonPrivate) for _, event in plan)
         progress = Progress.of(self)
         texts = progress.during(column_of(raw_documents), named("reading texts"))
         with (
@@ -336,7 +335,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 self,
                 plan,
                 unit=charged_unit(user_ids),
-                seeded=self.random_state is not None and has_noise,
+                seeded=self.random_state is not None,
                 n_streams=n_streams,
             ) as charge,
             closing(
