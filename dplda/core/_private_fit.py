@@ -32,7 +32,7 @@ from dplda.privacy import (
 from dplda.privacy._card import GRADES
 from dplda.privacy._charge import TOTAL_VARIATION, Charge, Step, tell_of_other_budgets
 from dplda.privacy._events import Event
-from dplda.privacy._guarantee import as_statement, cached_epsilon
+from dplda.privacy._guarantee import cached_epsilon
 from dplda.privacy._mechanisms import DiscreteGaussian, NoNoise
 from dplda.privacy._sums import ALONE, Shares, Sums
 
@@ -497,50 +497,6 @@ def public_inputs(estimator: BaseEstimator) -> tuple[tuple[str, str], ...]:
         for parameter, name in _TABLES.items()
         if not isinstance(getattr(estimator, parameter, None), str | None)
     )
-
-
-def guarantee_of_both(today: Guarantee, earlier: Guarantee) -> Guarantee:
-    """The guarantee of a model that adds the releases of an earlier model to its own.
-
-    No document is in both models, so that a document pays the larger cost. A user may
-    be in both, and pays the sum. Earlier releases are public: later ones may depend on
-    them (``docs/proofs_document.md``).
-    """
-    if today.unit == "document":
-        events, distance = _dearer(today, earlier)
-    else:
-        events = (*earlier.events, *today.events)
-        distance = today.total_variation + earlier.total_variation
-    known = today.assumptions
-    others = tuple(a for a in earlier.assumptions if a not in known)
-    epsilon = cached_epsilon(events, today.delta, total_variation=distance)
-    return dataclasses.replace(
-        today,
-        epsilon=max(epsilon, today.epsilon),
-        events=events,
-        total_variation=distance,
-        seeded=today.seeded or earlier.seeded,
-        assumptions=known + others,
-        sensitivity=max(today.sensitivity, earlier.sensitivity),
-    )
-
-
-def _dearer(today: Guarantee, earlier: Guarantee) -> tuple[tuple[Event, ...], float]:
-    """Events and total variation that bound the cost of each of two guarantees.
-
-    Of two Gaussian guarantees, the one with less noise costs more at every delta. The
-    curves of other events may cross; then the bound holds at the delta of today.
-    """
-    distance = max(today.total_variation, earlier.total_variation)
-    if today.events == earlier.events:
-        return today.events, distance
-    of_today = today.gaussian_mu
-    of_earlier = earlier.gaussian_mu
-    if of_today is not None and of_earlier is not None:
-        dearer = today if of_today >= of_earlier else earlier
-        return dearer.events, distance
-    epsilon = max(today.epsilon, earlier.epsilon_at(today.delta))
-    return as_statement(epsilon, today.delta, distance)
 
 
 def noted_if_cut_short(guarantee: Guarantee, n_iter: int, n_charged: int) -> Guarantee:

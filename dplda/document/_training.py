@@ -36,12 +36,12 @@ from dplda.core._corpus import (
     warn_of_equal_rows,
 )
 from dplda.core._fold_in import aligned_zeros
+from dplda.core._joint_guarantee import with_earlier_fit
 from dplda.core._private_fit import (
     DISTINCT,
     UNKNOWN_WORDS,
     PrivateEstimator,
     charge_of,
-    guarantee_of_both,
     noted_if_cut_short,
     public_inputs,
     publish,
@@ -458,7 +458,7 @@ class Training:
             cost = replace(cost, provenance=(*cost.provenance, ("topics", instead)))
         guarantee = cost
         if self.earlier_cost is not None:
-            guarantee = guarantee_of_both(cost, self.earlier_cost)
+            guarantee = with_earlier_fit(cost, self.earlier_cost)
         publish(
             model,
             guarantee,

@@ -16,14 +16,13 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import warn_of_coverage
-from dplda.core._pipeline import guarantee_of_steps
+from dplda.core._joint_guarantee import joint_guarantee, with_earlier_fit
 from dplda.core._private_fit import (
     PRIVACY_CONSTRAINTS,
     Interval,
     PrivateEstimator,
     Promise,
     charge_of,
-    guarantee_of_both,
     publish,
 )
 from dplda.core._signal import MEANING, NOT_TESTED, is_tested
@@ -517,12 +516,10 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         """
         model = parts.training.model
         earlier = parts.earlier
-        steps = [
-            (type(step).__name__.lower(), step) for step in (self.vectorizer_, model)
-        ]
-        both = guarantee_of_steps(steps, seeds_differ=True)
+        fits = [(type(fit).__name__.lower(), fit) for fit in (self.vectorizer_, model)]
+        both = joint_guarantee(fits, seeds_differ=True)
         if earlier is not None:
-            cost = guarantee_of_both(cost, earlier)
+            cost = with_earlier_fit(cost, earlier)
             both = dataclasses.replace(
                 both,
                 epsilon=cost.epsilon,
