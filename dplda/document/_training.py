@@ -277,9 +277,9 @@ class Training:
         try:
             for learned in self._rounds(documents, rules, table, schedule, curator):
                 table = learned  # an interrupt leaves the old value or the new one
-                if self.sums.keep is not None:  # a party keeps each round
+                if self.sums.save_so_far is not None:  # of a party, which may be killed
                     self._publish(table, schedule, charge)
-                    self.sums.keep()
+                    self.sums.save_so_far()
             if rules.keeps_out:
                 tested = tested_without_noise(
                     documents,

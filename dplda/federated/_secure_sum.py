@@ -166,7 +166,7 @@ def malformed(party: int) -> ConnectionError:
 class SecureSum:
     """A party's side of the sums of one fit.
 
-    `Curator` and `DocumentLDA` take it as `parties`.
+    `Curator` and `Training` take it as `sums`.
 
     The masks of a pair depend on all that both have seen: the terms, everybody's keys,
     and every reply. If two parties were shown different things, their masks do not
@@ -175,8 +175,8 @@ class SecureSum:
 
     `exchange` gives a message to the coordinator and returns its reply. `prove` wraps
     own public keys for the others, and `check` unwraps a party's keys, or raises an
-    error. Nothing is sent before `begin`. `keep` is called when there is more to keep:
-    words, or a model of one more round.
+    error. Nothing is sent before `begin`. `save_so_far` writes what has become public
+    to a disk: the words, and then the model after each round.
     """
 
     def __init__(
@@ -188,11 +188,11 @@ class SecureSum:
         seed: bytes | None = None,
         prove: Callable[[bytes], bytes] = bytes,
         check: Callable[[int, bytes], bytes] = lambda party, message: message,
-        keep: Callable[[], None] | None = None,
+        save_so_far: Callable[[], None] | None = None,
     ) -> None:
         self.n_parties = terms.n_parties
         self.shares = terms.shares
-        self.keep = keep
+        self.save_so_far = save_so_far
         self._me = me
         self._exchange = exchange
         self._terms = terms
