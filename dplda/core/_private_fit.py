@@ -6,8 +6,7 @@ import dataclasses
 import html
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from inspect import cleandoc
 from numbers import Real
 from os import PathLike
@@ -384,28 +383,6 @@ def _results_of(estimator: BaseEstimator) -> Callable[[], str]:
         return "no result is kept"
 
     return said
-
-
-@contextmanager
-def columns_kept(
-    estimator: BaseEstimator, charge: Charge | None = None
-) -> Iterator[None]:
-    """Restore the columns of a fitted model if a new fit is refused.
-
-    scikit-learn sets the names and the number of columns while it checks `X`. If a
-    later check refuses the fit before the charge begins, the old model keeps its own.
-    Without `charge`, the whole block is before it.
-    """
-    names = ("feature_names_in_", "n_features_in_")
-    before = {name: vars(estimator)[name] for name in names if name in vars(estimator)}
-    try:
-        yield
-    except BaseException:
-        if charge is None or not charge.has_begun:
-            for name in names:
-                vars(estimator).pop(name, None)
-            vars(estimator).update(before)
-        raise
 
 
 def make_guarantee(

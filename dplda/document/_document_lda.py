@@ -6,6 +6,7 @@ model is in the file of the model.
 
 from __future__ import annotations
 
+import copy
 from contextlib import closing
 from numbers import Integral, Real
 from typing import Any, Self
@@ -21,7 +22,6 @@ from dplda.core._private_fit import (
     PrivateEstimator,
     Promise,
     check_paid,
-    columns_kept,
     exactly_one,
     released_so_far,
 )
@@ -276,13 +276,11 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     ) -> Self:
         """Train with the `options` of `_training`.
 
-        An error before ``charge.begin()`` gives the price back, and an old model keeps
-        its columns.
+        An error before ``charge.begin()`` gives the price back.
         """
         training = self._training(unit_of(X, user_ids), **options)  # public
         with (
             training.charge(user_ids) as charge,
-            columns_kept(self, charge),
             closing(training.documents(X, user_ids)) as documents,  # private
         ):
             training.resume(documents)  # private
@@ -325,6 +323,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             check_paid(self, plan, paid_before, len(budget.rounds))
         return self._trains(
             model=self,
+            checked=copy.copy(self),
             unit=unit,
             budget=budget,
             plan=plan,

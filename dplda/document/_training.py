@@ -33,6 +33,7 @@ from dplda.core._corpus import (
     check_shards,
     public_tables,
     row_keys,
+    take_columns,
     warn_of_equal_rows,
 )
 from dplda.core._fold_in import aligned_zeros
@@ -113,6 +114,7 @@ class Training:
     begins_alike: ClassVar[bool] = False  # whether the first topics differ little
 
     model: PrivateEstimator  # has the parameters, and gets the fitted attributes
+    checked: PrivateEstimator  # a copy, which gets the columns of X when X is checked
     unit: str  # what is protected: "document" or "user"
     budget: DocumentBudget  # the mechanisms of `max_iter` rounds
     plan: list[Step]  # label and event of each release of this call
@@ -184,9 +186,9 @@ class Training:
         """
         is_first = self.so_far is None
         if isinstance(X, CountShards):
-            check_shards(self.model, X, reset=is_first)
+            check_shards(self.checked, X, reset=is_first)
             return self.documents_of_counts(X, None)
-        counts = check_counts(self.model, X, reset=is_first)
+        counts = check_counts(self.checked, X, reset=is_first)
         warn_of_equal_rows(row_keys(counts))
         return self.documents_of_counts(counts, number_users(user_ids, counts.shape[0]))
 
@@ -234,7 +236,7 @@ class Training:
                     f"earlier was fitted to {n_earlier} words, and X has {n_words}; "
                     "use one vocabulary for both"
                 )
-            names = [words_of(each) for each in (model, self.earlier)]
+            names = [words_of(each) for each in (self.checked, self.earlier)]
             if None not in names and names[0] != names[1]:
                 raise ValueError(
                     "earlier was fitted to columns with other names than those of X, "
@@ -459,6 +461,7 @@ class Training:
         guarantee = cost
         if self.earlier_cost is not None:
             guarantee = with_earlier_fit(cost, self.earlier_cost)
+        take_columns(model, self.checked)
         publish(
             model,
             guarantee,
