@@ -27,11 +27,11 @@ from dplda.datasets import CountShards, write_shards
 from dplda.datasets._shards import narrowed
 from dplda.document._shards import InProcess
 from dplda.leaf._checks import LARGEST_INTEGER
+from dplda.leaf._files import IN_MEMORY
 from dplda.leaf._messages import Progress, named, unnumbered
 from dplda.leaf._users import number_users
 
 MOST_TERMS = 1 << 24  # of 150 bytes each
-IN_MEMORY = 1 << 24  # entries, of 8 bytes; a few copies of them are made
 _DIGITS = b"0123456789"
 
 
