@@ -63,8 +63,8 @@ from dplda import GibbsLDA, SubLDA
 from dplda.datasets import load_word_vectors, make_topic_corpus
 from dplda.displays import top_words
 from dplda.document import _document_budget
+from dplda.document._conclusion import claim_of, concluded
 from dplda.document._document_budget import document_budget
-from dplda.document._noisy_table import claim_of, concluded
 from dplda.document._plan import MIDDLE, topics_shown
 from dplda.document._topic_test import Claim
 from dplda.federated import IFTMParty

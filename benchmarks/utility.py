@@ -50,7 +50,8 @@ from topic_signal import confirmed
 
 from dplda import GibbsLDA, SubLDA, plan, public_prior
 from dplda.datasets import load_word_vectors
-from dplda.document._noisy_table import Reading, claim_of, finish
+from dplda.document._conclusion import claim_of, finish
+from dplda.document._noisy_table import Reading
 from dplda.metrics import held_out_perplexity
 
 K, DELTA = 20, 1e-5

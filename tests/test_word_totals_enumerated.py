@@ -11,7 +11,8 @@ from shared_cases import fit_few
 
 from dplda import SubLDA
 from dplda.datasets import make_topic_corpus
-from dplda.document import _noisy_table, _topic_test, _training
+from dplda.document import _conclusion, _topic_test, _training
+from dplda.document._conclusion import concluded, finish, with_clusters
 from dplda.document._contributions import (
     Documents,
     release_totals_again,
@@ -22,7 +23,6 @@ from dplda.document._document_budget import (
     WORD_TOTALS,
     document_budget,
 )
-from dplda.document._noisy_table import concluded, finish, with_clusters
 from dplda.document._public_words import Agreement
 from dplda.document._rules import Rules
 from dplda.document._word_totals import WordTotals
@@ -238,7 +238,7 @@ def test_weak_topics_keep_what_documents_confirm(n_shown, monkeypatch):
     X = rng.multinomial(4, rng.dirichlet(np.ones(60)), size=3000)
     last = SubLDA(4, epsilon=20.0, max_iter=10, random_state=0).fit(X)._released
     marks = np.arange(4) < n_shown
-    monkeypatch.setattr(_noisy_table, "shown", lambda evidence: marks)
+    monkeypatch.setattr(_conclusion, "shown", lambda evidence: marks)
     confirmed, claimed = np.array([5.0, 5.0, 0.0, -1.0]), np.full(4, 10.0)
     tested = last.tested._replace(confirmed=confirmed[None], claimed=claimed[None])
     before, _ = concluded(last, 1)
@@ -264,7 +264,7 @@ def test_clusters_replace_what_documents_do_not_confirm(n_shown, part, monkeypat
     model = SubLDA(4, epsilon=20.0, max_iter=10, random_state=0)
     last = model.set_params(word_vectors=rng.normal(size=(60, 3))).fit(X)._released
     marks = np.arange(4) < n_shown
-    monkeypatch.setattr(_noisy_table, "shown", lambda evidence: marks)
+    monkeypatch.setattr(_conclusion, "shown", lambda evidence: marks)
     monkeypatch.setattr(Agreement, "contradicts", lambda self, topics: False)
     monkeypatch.setattr(
         _topic_test.Tested, "part_beside_clusters", lambda self, topics: part
@@ -272,7 +272,7 @@ def test_clusters_replace_what_documents_do_not_confirm(n_shown, part, monkeypat
     before, _ = concluded(last, 1)
     table, _, line = with_clusters(last, 1)
     np.testing.assert_allclose(table.sum(axis=1), last.totals, rtol=1e-6)
-    clusters = _noisy_table.clusters_of(last.vectors, last, before, marks)
+    clusters = _conclusion.clusters_of(last.vectors, last, before, marks)
     np.testing.assert_allclose(clusters.sum(axis=1), 1, rtol=1e-6)
     own = last.totals[:, None] * clusters
     np.testing.assert_allclose(
@@ -327,8 +327,8 @@ def test_topics_contradict_vectors_if_documents_confirm_them(is_confirmed, is_sh
     tested = _topic_test.Tested(
         z, np.ones(4), confirmed=confirmed, claimed=np.full((11, 4), 100.0)
     )
-    assert _noisy_table.contradicted(agreement, tested) == is_confirmed
-    assert not _noisy_table.contradicted(None, tested)
+    assert _conclusion.contradicted(agreement, tested) == is_confirmed
+    assert not _conclusion.contradicted(None, tested)
 
 
 @pytest.mark.parametrize("mixed", [False, True])

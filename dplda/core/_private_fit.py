@@ -101,7 +101,7 @@ TRUSTED_OWNER = (
 TRUSTED_PARTY = (
     "each party with its own texts; neither the coordinator nor other parties"
 )
-_TABLES = {"prior_components": "public prior", "word_vectors": "word vectors"}
+BY_CALLER = "public by declaration of the caller"  # the origin of a public table
 
 Noise: TypeAlias = DiscreteGaussian | NoNoise
 
@@ -465,15 +465,6 @@ def _both(before: str, now: str) -> str:
     if not before or now in before.split(later):
         return before or now
     return before + later + now
-
-
-def public_inputs(estimator: BaseEstimator) -> tuple[tuple[str, str], ...]:
-    """The public tables of a fit, each with its origin."""
-    return tuple(
-        (name, "public by declaration of the caller")
-        for parameter, name in _TABLES.items()
-        if not isinstance(getattr(estimator, parameter, None), str | None)
-    )
 
 
 def noted_if_cut_short(guarantee: Guarantee, n_iter: int, n_charged: int) -> Guarantee:

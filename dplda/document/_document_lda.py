@@ -31,9 +31,10 @@ from dplda.document._document_budget import (
     DocumentBudget,
     document_budget,
 )
+from dplda.document._earlier import check_earlier
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._plan import LARGEST
-from dplda.document._training import IN_ROUNDS, Training, check_earlier
+from dplda.document._training import IN_ROUNDS, Training
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._users import RELATIONS
 from dplda.privacy import Guarantee
@@ -145,7 +146,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         # 0.1 for all lengths: noisy topics of documents of four words are worse than
         # word totals. 2 / length: good topics lose 3 to 5% (docs/decisions.md, 29).
         # Clusters of words are no noise, however short the documents.
-        if self._released.may_have_clusters:
+        if self._released.tested is not None and self._released.vectors is not None:
             return IN_ROUNDS
         length = max(1.0, self._released.released.doc_length)
         return max(IN_ROUNDS, 1 / length)

@@ -16,7 +16,6 @@ their own before `Training.run`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,18 +38,19 @@ from dplda.core._corpus import (
 from dplda.core._fold_in import aligned_zeros
 from dplda.core._joint_guarantee import with_earlier_fit
 from dplda.core._private_fit import (
+    BY_CALLER,
     DISTINCT,
     UNKNOWN_WORDS,
     PrivateEstimator,
     charge_of,
     noted_if_cut_short,
-    public_inputs,
     publish,
     warn_if_cut_short,
 )
 from dplda.core._signal import KEPT_OUT, warn_if_weak
 from dplda.core._texts import words_of
 from dplda.datasets._shards import CountShards
+from dplda.document._conclusion import claim_of, finish
 from dplda.document._contributions import (
     DOCS_OF_A_USER,
     Documents,
@@ -69,11 +69,10 @@ from dplda.document._document_budget import (
     Round,
     document_guarantee,
 )
+from dplda.document._earlier import check_same_words
 from dplda.document._noisy_table import (
     NoisyTable,
-    claim_of,
     continued_table,
-    finish,
     learn,
     learn_test,
     learn_totals,
@@ -230,18 +229,7 @@ class Training:
             return self.so_far.public
         model = self.model
         if self.earlier is not None:
-            n_earlier = len(self.earlier._released.weight)
-            if n_earlier != n_words:
-                raise ValueError(
-                    f"earlier was fitted to {n_earlier} words, and X has {n_words}; "
-                    "use one vocabulary for both"
-                )
-            names = [words_of(each) for each in (self.checked, self.earlier)]
-            if None not in names and names[0] != names[1]:
-                raise ValueError(
-                    "earlier was fitted to columns with other names than those of X, "
-                    "or in another order; select the same columns for both"
-                )
+            check_same_words(self.earlier, n_words, words_of(self.checked))
         self.check_size(n_words)
         if model.expected_n_docs is not None and not self.budget.exact:
             warn_of_size(
@@ -483,10 +471,13 @@ class Training:
         norms += [NORM] * self.budget.n_spare
         terms = self.sums.promise(charge.events, model.delta)
         assumptions: tuple[str, ...] = (DISTINCT,)
+        provenance: tuple[tuple[str, str], ...] = UNKNOWN_WORDS
         if model.prior_components is not None:
             assumptions += (PUBLIC_START,)
+            provenance += (("public prior", BY_CALLER),)
         if model.word_vectors is not None:
             assumptions += (PUBLIC_VECTORS,)
+            provenance += (("word vectors", BY_CALLER),)
         if self.earlier_cost is not None and self.unit == "document":
             assumptions += (OTHER_DOCUMENTS,)
         return document_guarantee(
@@ -498,7 +489,7 @@ class Training:
             seeded=self.streams.seeded,
             mechanism=model._promise.mechanism + terms.mechanism,
             assumptions=assumptions + terms.assumptions,
-            provenance=UNKNOWN_WORDS + public_inputs(model),
+            provenance=provenance,
             total_variation=self.sums.shares.total_variation,
             charge=charge,
             trusted=terms.trusted or model._promise.trusted,
@@ -518,34 +509,3 @@ class Training:
                 "the same kind, or leave prior_components=None",
                 LowSignalWarning,
             )
-
-
-def check_earlier(
-    model: PrivateEstimator, earlier: PrivateEstimator, unit: str
-) -> None:
-    """Refuse an `earlier` whose releases a fit of `model` cannot add; all public."""
-    table = getattr(earlier, "_released", None)
-    if not isinstance(table, NoisyTable):
-        raise ValueError(
-            "earlier must be a fitted SubLDA or PrivateSVILDA, got "
-            f"{type(earlier).__name__}; pass the model itself (joblib.dump keeps it), "
-            "not a release of it"
-        )
-    n_components = table.average.shape[1]
-    if n_components != model.n_components:
-        raise ValueError(
-            f"earlier has n_components={n_components}, and this fit "
-            f"n_components={model.n_components}; its topics continue, so give the "
-            "same number"
-        )
-    if earlier.privacy_.unit != unit:
-        raise ValueError(
-            f"earlier protects one {earlier.privacy_.unit}, and this fit one "
-            f"{unit}; give user_ids to both fits, or to none"
-        )
-    if earlier.epsilon_ == math.inf and model.epsilon != math.inf:
-        raise ValueError(
-            "earlier has no guarantee (its epsilon_ is inf), and this fit would "
-            "publish its counts; fit it with a finite epsilon, or this one with "
-            "epsilon=inf"
-        )

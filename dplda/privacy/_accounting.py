@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -599,9 +599,6 @@ def calibrate(
         by_order = _renyi(others, delta_left, False)[0]
         return min(by_order, _closed_epsilon(others, delta_left))
 
-    def total(events: Events) -> float:
-        return epsilon_of(events, delta, total_variation=total_variation)
-
     def least_noise(
         cost: Callable[[Events], float], target: float, guess: float, tolerance: float
     ) -> float:
@@ -619,6 +616,7 @@ def calibrate(
         not 1.0 / _LARGEST < start < _LARGEST
     ):  # where the better bound may be small enough
         start = 1.0
+    total = partial(epsilon_of, delta=delta, total_variation=total_variation)
     noise = least_noise(total, epsilon, start, tolerance)
     if not 1.0 / _LARGEST <= noise <= _LARGEST:
         reason = (

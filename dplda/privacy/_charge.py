@@ -188,11 +188,6 @@ class Charge:
         self._has_begun = True
         self._room.close()
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether it is spent."""
-        return self._has_begun
-
     def claim(self, plan: tuple[Step, ...]) -> None:
         """Hand the next steps of the plan to a curator, who releases them once.
 

@@ -56,8 +56,9 @@ class Counted:
     ----------
     terms : list of str
         All different terms.
-    n_docs, n_tokens, n_units : int
-        Number of documents, of all their terms, and of protected units.
+    n_docs, n_written, n_tokens, n_units : int
+        Number of documents, of texts that are not empty, of all terms, and of protected
+        units.
     has_words : bool
         Whether a document has a word, which may be a stop word.
     users : ndarray of shape (n_docs,) or None
@@ -112,6 +113,7 @@ class Counted:
             self._keep(map(counted, in_blocks(documents)), user_ids)
             self.terms = list(islice(numbers, n_stop, None))
             self._written = np.concatenate(forms)
+            self.n_written = len(self._written)
             self.n_docs = len(self._entries.ptr) - 1
             if self.shards is not None:
                 self.n_docs = self.shards.shape[0]
@@ -216,19 +218,13 @@ class Counted:
 
     def copies(self) -> tuple[int, int]:
         """How many texts are duplicates, and how many others differ only in digits."""
-        n_texts = len(self._written)
         n_different, n_forms = (len(different(forms)) for forms in self._written.T)
-        return n_texts - n_different, n_different - n_forms
+        return self.n_written - n_different, n_different - n_forms
 
     def n_among(self, texts: Iterable[str]) -> int:
         """How many texts that are not empty are among the given ones."""
         given = np.fromiter(map(hash, texts), np.int64)
         return int(np.isin(self._written[:, 0], given).sum())
-
-    @property
-    def n_written(self) -> int:
-        """Number of texts that are not empty."""
-        return len(self._written)
 
 
 def _joined(blocks: list[Entries]) -> Entries:
