@@ -26,7 +26,6 @@ import scipy.sparse as sp
 from dplda.core._corpus import row_blocks
 from dplda.core._fold_in import (
     Inference,
-    OwnCounts,
     Steps,
     e_step,
     in_16_bits,
@@ -231,7 +230,6 @@ class Documents:
             return
         if inference.anew:
             self.theta[rows, : self.n_components] = 1.0 / self.n_components
-        own = inference.own
         fold_in = Inference(
             inference.table,
             self.n_components,
@@ -239,7 +237,7 @@ class Documents:
             STEPS_ANEW if inference.anew else INNER_STEPS,
             variational=inference.anew,
             in_integers=True,
-            own=None if own is None else OwnCounts.of_sizes(*own),
+            own=inference.own,
         )
         update_theta(self.X, rows, self.theta, fold_in, self.n_jobs)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dplda.core._fold_in import exp_dirichlet_expectation, in_16_bits
+from dplda.core._fold_in import OwnCounts, exp_dirichlet_expectation, in_16_bits
 from dplda.core._signal import KEPT_OUT
 from dplda.document._document_budget import NORM, Round
 from dplda.document._noisy_table import NoisyTable
@@ -86,6 +86,7 @@ class Rules:
         twice.
         """
         n_jobs = self.n_jobs
+        # `scratch` holds three tables, one after the other: the last one stays in it
         sizes = topic_sizes(table.table, n_jobs)
         phi = word_probabilities(table.table, sizes, scratch, n_jobs)
         factor = in_16_bits(temper(phi, this_round.power, n_jobs), n_jobs)
@@ -104,7 +105,7 @@ class Rules:
         shares = topic_shares(table.table, scratch, self.n_jobs)
         return in_16_bits(shares, self.n_jobs, size=0)
 
-    def own_counts(self, sizes: np.ndarray) -> tuple[np.ndarray, float] | None:
+    def own_counts(self, sizes: np.ndarray) -> OwnCounts | None:
         """How a document leaves its own counts out of the table (`RoundInference`).
 
         None with noise: contributions are clipped, so that a document does not know its
@@ -189,8 +190,8 @@ class ExactRules(Rules):
         scratch[:] = 0
         return in_16_bits(scratch, self.n_jobs, size=0)
 
-    def own_counts(self, sizes: np.ndarray) -> tuple[np.ndarray, float] | None:
-        return sizes, self.topic_word_prior
+    def own_counts(self, sizes: np.ndarray) -> OwnCounts | None:
+        return OwnCounts.of_sizes(sizes, self.topic_word_prior)
 
     def word_weights(self, first: WordTotals) -> np.ndarray:
         return np.ones(len(first.noisy))

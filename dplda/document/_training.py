@@ -399,7 +399,7 @@ class Training:
             table,
             noisy,
             this_round,
-            granularity=norm / tables.radius / this_round.rate,
+            granularity=norm / tables.radius / this_round.rate,  # of all units
             share=self.share(this_round),
             is_centered=rules.is_centered,
             least=rules.topic_word_prior,

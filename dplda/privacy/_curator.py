@@ -161,9 +161,8 @@ class Curator:
             can_take_noise = value.dtype in (np.int32, np.int64) and value.flags.carray
             is_alone = self._sums.shares.n_parties == 1
             in_place = overwrite_value and can_take_noise and is_alone
-            computed = Computed(label, round, value, mechanism, event)
-            if in_place and recorders():
-                computed = Computed(label, round, value.copy(), mechanism, event)
+            exact = value.copy() if in_place and recorders() else value
+            computed = Computed(label, round, exact, mechanism, event)
             noisy = self._noisy_sum(value, mechanism, label, round, in_place, n_jobs)
             for recorder in recorders():
                 noisy = recorder.released(computed, noisy)

@@ -90,7 +90,7 @@ class Counted:
         self.has_words = False
         self.n_tokens = 0
 
-        def counted(block: list[Any]) -> Entries:
+        def entries_of(block: list[Any]) -> Entries:
             words, (number, times, ptr) = splitter(block)
             own = np.fromiter(map(numbers.__getitem__, words), np.int32, len(words))
             if len(numbers) - n_stop > MOST_TERMS:
@@ -110,7 +110,7 @@ class Counted:
         self.shards: CountShards | None = None
         self._entries = _joined([])
         try:
-            self._keep(map(counted, in_blocks(documents)), user_ids)
+            self._keep(map(entries_of, in_blocks(documents)), user_ids)
             self.terms = list(islice(numbers, n_stop, None))
             self._written = np.concatenate(forms)
             self.n_written = len(self._written)

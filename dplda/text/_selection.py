@@ -74,8 +74,9 @@ class Selection:
         """Least integer that a term outside of the public list has to reach."""
         if not self.discover:
             return math.inf
-        if not isinstance(self.failure, ApproximateDP):  # without noise
+        if self.mechanism.exact:
             return 1
+        assert isinstance(self.failure, ApproximateDP)
         return selection_threshold(self.mechanism, self.failure.delta, self.max_terms)
 
     def count(self, counted: Counted, asked: Sequence[str], streams: Streams) -> Counts:

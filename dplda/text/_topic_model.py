@@ -518,7 +518,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         earlier = parts.earlier
         fits = [(type(fit).__name__.lower(), fit) for fit in (self.vectorizer_, model)]
         both = joint_guarantee(fits, seeds_differ=True)
-        if earlier is not None:
+        if earlier is not None:  # which has paid for the words
             cost = with_earlier_fit(cost, earlier)
             both = dataclasses.replace(
                 both,
