@@ -502,7 +502,7 @@ def with_totals(split: Split, epsilon: float, seed: int) -> list[float]:
     frequencies = float(held_out_perplexity(table.totals[None], split.test))
     fitted = float(model.perplexity(split.test))
     exact = np.maximum(exact, 0.5) * (table.totals.sum() / exact.sum())
-    known = replace(table, reading=Reading(table.released, exact, exact))
+    known = replace(table, reading=Reading(table.released_totals, exact, exact))
     result, _ = finish(known, model.topic_word_prior)
     model.components_ = result["components_"]
     return [frequencies, fitted, float(model.perplexity(split.test))]

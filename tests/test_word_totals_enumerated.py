@@ -165,7 +165,7 @@ def test_rounds_of_topics_read_all_totals_so_far(corpus, monkeypatch):
     def looked_at(table, *args, **options):
         assert (table.totals > 0).all()
         after = learn(table, *args, **options)
-        latest, read = after.released, after.reading.released
+        latest, read = after.released_totals, after.reading.released_totals
         missing.append(
             np.square(read.noise_scale).mean() / np.square(latest.noise_scale).mean()
         )

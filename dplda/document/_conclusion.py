@@ -8,6 +8,7 @@ released values and of public constants. It is post-processing and has no privac
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -206,13 +207,14 @@ def finish(
 
     They are the table, its noise, its signal, and the evidence of its topics.
     """
+    last = replace(last, reading=last.latest_reading())  # once: it is slow
     table, prior, instead = with_clusters(last, n_jobs)
     _, scale = last.sums()
     n_components = table.shape[1]
     noise = math.sqrt(last.variance)
     # standard deviation of `last.row_noise` if one curator has added all noise
     row_scale = math.sqrt(n_components * NOISE_VARIANCE) * noise
-    counted = last.released
+    counted = last.released_totals
     if last.earlier is not None:
         noise = math.hypot(noise, last.earlier.noise)
         counted = counted.and_documents(last.earlier.totals)

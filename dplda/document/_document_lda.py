@@ -148,7 +148,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         # Clusters of words are no noise, however short the documents.
         if self._released.tested is not None and self._released.vectors is not None:
             return IN_ROUNDS
-        length = max(1.0, self._released.released.doc_length)
+        length = max(1.0, self._released.released_totals.doc_length)
         return max(IN_ROUNDS, 1 / length)
 
     @_fit_context(prefer_skip_nested_validation=True)

@@ -36,7 +36,7 @@ RENEWED = 4
 class Reading(NamedTuple):
     """Word totals that are estimated from releases, positive, (n_words,) each."""
 
-    released: WordTotals  # the releases that were read
+    released_totals: WordTotals  # the releases that were read
     totals: np.ndarray  # of the documents of this fit and of earlier fits
     without_earlier: np.ndarray  # of the documents of this fit alone
 
@@ -61,7 +61,7 @@ class NoisyTable:
     # Weighted average of the first table and of the noisy sums of the rounds, with the
     # shape of `table`. It is never clipped, so that its noise has mean zero.
     average: np.ndarray
-    released: WordTotals  # all releases of word totals
+    released_totals: WordTotals  # the mean of all releases of word totals
     reading: Reading  # word totals that the rounds read
     public: PublicWords | None = None
     prior: CellPrior | None = None  # of the cells, as learned in the rounds
@@ -90,9 +90,9 @@ class NoisyTable:
 
     def latest_reading(self) -> Reading:
         """The reading of all releases of word totals; it takes as long as a round."""
-        if self.reading.released is self.released:
+        if self.reading.released_totals is self.released_totals:
             return self.reading
-        return read(self.released, self.public, self.earlier)
+        return read(self.released_totals, self.public, self.earlier)
 
     def sums(self) -> tuple[np.ndarray, np.ndarray]:
         """The average, and the noise scale of a cell of each word (n_words,).
@@ -171,7 +171,7 @@ def continued_table(
     `past` is the last table of the earlier fit. The new documents begin with its
     topics: their word totals are divided among topics by its p(topic | word).
     """
-    totals = past.released
+    totals = past.released_totals
     if past.earlier is not None:
         totals = totals.and_documents(past.earlier.totals)
     average, scale = past.sums()
@@ -204,7 +204,7 @@ def with_rounds_for_totals(table: NoisyTable, noise: float) -> NoisyTable:
     share = max(0.0, 1.0 - signal / (CLEAR * noise))
     topics = None if table.public is None else table.public.with_frequencies
     if topics is not None and share > 0:
-        totals = estimated_totals(table.released, table.public)
+        totals = estimated_totals(table.released_totals, table.public)
         share *= 1 - topics.agreement(totals)
     return replace(table, share_for_totals=share)
 
@@ -297,8 +297,8 @@ def learn_totals(
     `noisy` and `noise_scale` (n_words,) are the released totals and the standard
     deviations of their noise.
     """
-    released = before.released.and_release(noisy, noise_scale)
-    return replace(before, released=released, n_rounds=before.n_rounds + 1)
+    released = before.released_totals.and_release(noisy, noise_scale)
+    return replace(before, released_totals=released, n_rounds=before.n_rounds + 1)
 
 
 def learn_test(
@@ -307,7 +307,7 @@ def learn_test(
     """What is known after a round that tests the topics."""
     # An upper estimate: with too few documents, the test would expect too little of
     # what the documents have added to the table themselves.
-    n_docs = before.released.n_docs + before.released.n_docs_error
+    n_docs = before.released_totals.n_docs + before.released_totals.n_docs_error
     if before.earlier is not None:  # which has added the rest
         reading = before.latest_reading()
         n_docs *= reading.without_earlier.sum() / reading.totals.sum()
