@@ -7,9 +7,8 @@ model is in the file of the model.
 from __future__ import annotations
 
 import copy
-from contextlib import closing
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Self
 
 from numpy.typing import ArrayLike
 
@@ -212,7 +211,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             If most rows hold no word, or if more than a tenth are copies of other rows.
             The warning is private.
         """
-        return self._fit(X, user_ids, earlier=earlier)
+        unit = unit_of(X, user_ids)  # public
+        self._training(unit, earlier=earlier).fit(X, user_ids)
+        return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -266,28 +267,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         --------
         fit : All rounds at once; it gives the same warnings.
         """
-        so_far = released_so_far(self, unit_of(X, user_ids))  # public
-        return self._fit(X, user_ids, n_rounds=1, so_far=so_far)
-
-    def _fit(
-        self,
-        X: Matrix | Shards,
-        user_ids: ArrayLike | None,
-        **options: Any,
-    ) -> Self:
-        """Train with the `options` of `_training`.
-
-        An error before ``charge.begin()`` gives the price back.
-        """
-        training = self._training(unit_of(X, user_ids), **options)  # public
-        with (
-            training.charge(user_ids) as charge,
-            closing(training.documents(X, user_ids)) as documents,  # private
-        ):
-            training.resume(documents)  # private
-            public_words = training.public_words(documents.n_words)  # public
-            charge.begin()  # the price is spent from here on
-            training.run(documents, charge, public_words)
+        unit = unit_of(X, user_ids)  # public
+        so_far = released_so_far(self, unit)  # public
+        self._training(unit, n_rounds=1, so_far=so_far).fit(X, user_ids)
         return self
 
     def _training(

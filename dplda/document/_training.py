@@ -3,8 +3,8 @@
 A call goes through these steps:
 
 1. The model fixes the mechanisms and the plan in a `Training`, from public parameters.
-2. `Training.charge` reserves the price of the plan. Only then are data read and
-   checked (`Training.documents`).
+2. `Training.fit` reserves the price of the plan. Only then are data read and checked
+   (`Training.documents`).
 3. ``charge.begin()`` spends the price. Nothing is refused after it.
 4. `Training.run` releases word totals, and then noisy sums over documents in rounds.
    Private values go to the curator only, and what it returns is public.
@@ -17,6 +17,7 @@ their own before `Training.run`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -150,12 +151,29 @@ class Training:
         """Weight of a round in the average of all rounds up to it, in (0, 1]."""
         raise NotImplementedError
 
-    # ---- what it costs ---------------------------------------------------------------
+    # ---- the call --------------------------------------------------------------------
 
-    @property
-    def cost(self) -> Guarantee | None:
-        """What the releases of these documents cost; None if the model has none."""
-        return vars(self.model).get("_cost")
+    def fit(self, X: Matrix | Shards, user_ids: ArrayLike | None = None) -> None:
+        """Charge the plan, read the documents, and train the model on them.
+
+        An error before ``charge.begin()`` gives the price back.
+        """
+        with (
+            charge_of(
+                self.model,
+                self.plan,
+                unit=charged_unit(user_ids, self.unit),
+                seeded=self.streams.seeded,
+                sums=self.sums,
+                is_first=self.so_far is None,
+            ) as charge,
+            closing(self.documents(X, user_ids)) as documents,  # private
+        ):
+            if self.so_far is not None:  # scaled as in the calls before
+                self.rules(documents).rescale(documents, self.so_far.weight)  # private
+            public_words = self.public_words(documents.n_words)  # public
+            charge.begin()  # the price is spent from here on
+            self.run(documents, charge, public_words)
 
     # ---- before it is paid for -------------------------------------------------------
 
@@ -163,17 +181,6 @@ class Training:
     def n_done(self) -> int:
         """Rounds of the calls before this one."""
         return 0 if self.so_far is None else self.so_far.n_rounds
-
-    def charge(self, user_ids: ArrayLike | None) -> Charge:
-        """The charge of this call alone, for its ``with`` block."""
-        return charge_of(
-            self.model,
-            self.plan,
-            unit=charged_unit(user_ids, self.unit),
-            seeded=self.streams.seeded,
-            sums=self.sums,
-            is_first=self.so_far is None,
-        )
 
     def documents(
         self, X: Matrix | Shards, user_ids: ArrayLike | None = None
@@ -203,11 +210,6 @@ class Training:
         if isinstance(X, CountShards):
             return ShardedDocuments(X, n_components, n_jobs, not self.infers_anew)
         return Documents.from_counts(X, n_components, n_jobs, users)
-
-    def resume(self, documents: PrivateSide) -> None:
-        """Scale documents as the calls before did; private."""
-        if self.so_far is not None:
-            self.rules(documents).rescale(documents, self.so_far.weight)
 
     def check_size(self, n_words: int) -> None:
         """Refuse a plan whose noise takes more random words than a charge counts.
@@ -432,6 +434,11 @@ class Training:
         return learn_test(table, claim, noisy, this_round)  # public
 
     # ---- what is said of it ----------------------------------------------------------
+
+    @property
+    def cost(self) -> Guarantee | None:
+        """What the releases of these documents cost; None if the model has none."""
+        return vars(self.model).get("_cost")
 
     def _publish(
         self, table: NoisyTable, schedule: list[Round], charge: Charge

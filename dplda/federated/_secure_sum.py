@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from dplda.core._corpus import unit_of
 from dplda.core._private_fit import TRUSTED_PARTY
 from dplda.document._document_lda import DocumentLDA
 from dplda.leaf._calm import interruptible
@@ -454,7 +455,8 @@ def fit_share(
 ) -> DocumentLDA:
     """Fit a party's model, the same for all parties, on its own documents."""
     model._validate_params()
-    return model._fit(X, user_ids, sums=sums)
+    model._training(unit_of(X, user_ids), sums=sums).fit(X, user_ids)
+    return model
 
 
 def check_model(estimator: Any) -> None:
