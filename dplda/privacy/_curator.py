@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplda.leaf._threads import in_threads
-from dplda.privacy._charge import MAX_WORDS, TOO_MANY_WORDS, Charge, Step
+from dplda.privacy._charge import TOO_MANY_WORDS, Charge, Step
 from dplda.privacy._events import Event, Gaussian, NonPrivate, PoissonSampled
 from dplda.privacy._mechanisms import SPARE_PIECE, Cells, Mechanism
 from dplda.privacy._recorder import Computed, announce, recorders
-from dplda.privacy._streams import PIECE, Purpose, Streams
+from dplda.privacy._streams import MAX_WORDS, PIECE, Purpose, Streams
 from dplda.privacy._sums import ALONE, Sums
 
 # from the noise stream of a release to that of its next attempt: above any round
