@@ -217,7 +217,7 @@ def finish(
     counted = last.released_totals
     if last.earlier is not None:
         noise = math.hypot(noise, last.earlier.noise)
-        counted = counted.and_documents(last.earlier.totals)
+        counted = counted.and_documents(last.earlier.released_totals)
     # less the noise of the mean of a word's row, which the average leaves out
     std = scale * np.sqrt(1 - 1 / n_components)
     signal = float((last.totals * last.weight).mean()) / n_components

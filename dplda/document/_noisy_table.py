@@ -47,7 +47,7 @@ class Earlier(NamedTuple):
     average: np.ndarray  # sum of their averages, (n_words, n_components)
     # standard deviation of the noise in a cell of each word of `average`, (n_words,)
     scale: np.ndarray
-    totals: WordTotals  # sum of their word totals
+    released_totals: WordTotals  # sum of their word totals
     noise: float  # root mean square of `scale`, times the word weights of this fit
 
 
@@ -120,7 +120,7 @@ def read(
     if earlier is None:
         totals = estimated_totals(released, public)
         return Reading(released, totals, totals)
-    both = released.and_documents(earlier.totals)
+    both = released.and_documents(earlier.released_totals)
     return Reading(released, estimated_totals(both, public), released.smooth())
 
 
@@ -173,7 +173,7 @@ def continued_table(
     """
     totals = past.released_totals
     if past.earlier is not None:
-        totals = totals.and_documents(past.earlier.totals)
+        totals = totals.and_documents(past.earlier.released_totals)
     average, scale = past.sums()
     noise = math.sqrt(float(((scale * weight) ** 2).mean()))
     earlier = Earlier(average, scale, totals, noise)
