@@ -341,8 +341,9 @@ def charge_of(
     """The charge of a call of `fit` or `partial_fit`, for its ``with`` block.
 
     `n_streams` is the number of streams that the call draws from; each may draw as many
-    words as a charge counts. Warns of noise from a given seed. A call that continues no
-    other (`is_first`) warns of other budgets in this process, and of a large epsilon.
+    words as a charge counts. Warns of noise from a given seed, if there is noise. A
+    call that continues no other (`is_first`) warns of other budgets in this process,
+    and of a large epsilon.
     """
     name = type(estimator).__name__
     n_exact = sum(isinstance(event, NonPrivate) for _, event in plan)
@@ -369,7 +370,7 @@ def charge_of(
 
 
 def _results_of(estimator: BaseEstimator) -> Callable[[], str]:
-    """What says which results an estimator has of a call that begins now."""
+    """What says, if a call that begins now fails, which of its results are kept."""
     guarantee_before = vars(estimator).get("privacy_")
     vectorizer_before = vars(estimator).get("vectorizer_")
 

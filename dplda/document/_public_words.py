@@ -135,7 +135,8 @@ class Agreement(NamedTuple):
         standard error is not.
         """
         square = max(float(self.square[topics].sum()), 1e-12)
-        return max(float(self.product[topics].sum()) / square, square**-0.5) < REAL
+        slope = float(self.product[topics].sum()) / square
+        return max(slope, square**-0.5) < REAL
 
 
 class Topics(NamedTuple):
@@ -354,7 +355,8 @@ def smoothed(counts: np.ndarray, vectors: Vectors | None = None) -> np.ndarray:
     if vectors is not None and n_components > 1:
         known = totals > 0
         noise = np.sqrt(totals[known] / n_components)  # of a multinomial cell
-        rows, precision = np.zeros_like(mean), np.zeros(len(mean))
+        rows = np.zeros_like(mean)
+        precision = np.zeros(len(mean))
         rows[known], precision[known], variance = standard(
             counts[known], noise, totals[known], mean[0]
         )
@@ -362,11 +364,11 @@ def smoothed(counts: np.ndarray, vectors: Vectors | None = None) -> np.ndarray:
         mean = np.maximum(mean, 1e-3 / n_components)  # a positive probability
         mean /= mean.sum(axis=1, keepdims=True)
     concentrations = 2.0 ** np.arange(-2, 11)
-    likelihoods = [
-        (gammaln(c) - gammaln(c + totals)).sum()
-        + (gammaln(counts + c * mean) - gammaln(c * mean)).sum()
-        for c in concentrations
-    ]
+    likelihoods = []
+    for c in concentrations:
+        of_words = gammaln(c) - gammaln(c + totals)
+        of_cells = gammaln(counts + c * mean) - gammaln(c * mean)
+        likelihoods.append(of_words.sum() + of_cells.sum())
     best = concentrations[np.argmax(likelihoods)]
     shares: np.ndarray = (counts + best * mean) / (totals + best)[:, None]
     return shares

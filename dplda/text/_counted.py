@@ -167,7 +167,8 @@ class Counted:
             if users is None:
                 for rows in row_blocks(ptr):
                     own = ptr[rows.start : rows.stop + 1].astype(np.int64)
-                    yield number[own[0] : own[-1]].astype(np.int64), own - own[0]
+                    terms = number[own[0] : own[-1]]
+                    yield terms.astype(np.int64), own - own[0]
                 continue
             keys = different(np.repeat(users, np.diff(ptr)) << 32 | number)
             sizes = np.bincount(keys >> 32, minlength=int(users.max(initial=-1)) + 1)
