@@ -224,16 +224,13 @@ class PublicWords:
     topics: Topics | None = None
 
     @classmethod
-    def of(
-        cls, vectors: np.ndarray | None, table: np.ndarray | None
-    ) -> PublicWords | None:
-        """From checked vectors and pseudo-counts; None without both.
+    def of(cls, vectors: np.ndarray | None, table: np.ndarray | None) -> PublicWords:
+        """From checked vectors and pseudo-counts, one of which may be None.
 
         Their shapes are (n_words, n_dimensions) and (n_components, n_words).
         """
         given = vectors if table is None else table.T
-        if given is None:
-            return None
+        assert given is not None, "without public tables, there are no public words"
         held = np.arange(len(given)) % HELD == HELD // 2
         found = None if vectors is None else Vectors.of(vectors)
         topics = None if table is None else Topics.of(table, found)

@@ -240,6 +240,8 @@ class Training:
                 model.n_components,
                 model.delta,
             )
+        if model.word_vectors is None and model.prior_components is None:
+            return None
         return PublicWords.of(*public_tables(model, n_words))
 
     # ---- what is released ------------------------------------------------------------
