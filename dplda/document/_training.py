@@ -255,6 +255,7 @@ class Training:
         finished rounds is published.
         """
         rules = self.rules(documents)
+        # `charge` may also pay for words and for counts
         curator = Curator(charge, self.streams, plan=self.plan, sums=self.sums)
         table = self.so_far
         if table is None:
