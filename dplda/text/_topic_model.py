@@ -321,11 +321,9 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         """Choose the words, find the topics, and count the texts, as planned."""
         words, training, inputs, counting, _ = parts  # public
         model = training.model
-        plan = [*words.plan, *training.plan]  # public
-        n_streams = 1 + isinstance(words, Choice)  # of topics, and of a choice
-        if counting is not None:
-            plan += counting.plan
-            n_streams += 1
+        # those parts that release something, each with streams of its own
+        paid = [part for part in (words, training, counting) if part and part.plan]
+        plan = [step for part in paid for step in part.plan]  # public
         progress = Progress.of(self)
         texts = progress.during(column_of(raw_documents), named("reading texts"))
         with (
@@ -335,7 +333,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 plan,
                 unit=charged_unit(user_ids),
                 seeded=self.random_state is not None,
-                n_streams=n_streams,
+                n_streams=len(paid),
             ) as charge,
             closing(
                 Counted(
