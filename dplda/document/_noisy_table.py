@@ -108,20 +108,15 @@ class NoisyTable:
 # ---- before round 1 ------------------------------------------------------------------
 
 
-def estimated_totals(released: WordTotals, public: PublicWords | None) -> np.ndarray:
-    """Posterior means of word totals (n_words,), given the public tables."""
-    return released.smooth() if public is None else public.totals(released)
-
-
 def read(
     released: WordTotals, public: PublicWords | None, earlier: Earlier | None
 ) -> Reading:
     """Estimate the word totals from their releases."""
     if earlier is None:
-        totals = estimated_totals(released, public)
+        totals = released.given(public)
         return Reading(released, totals, totals)
     both = released.and_documents(earlier.released_totals)
-    return Reading(released, estimated_totals(both, public), released.smooth())
+    return Reading(released, both.given(public), released.smooth())
 
 
 def random_table(
@@ -181,7 +176,7 @@ def continued_table(
     return NoisyTable(
         weight,
         past.table,
-        estimated_totals(released, public)[:, None] * shares,
+        released.given(public)[:, None] * shares,
         released,
         read(released, public, earlier),
         public,
@@ -204,7 +199,7 @@ def with_rounds_for_totals(table: NoisyTable, noise: float) -> NoisyTable:
     share = max(0.0, 1.0 - signal / (CLEAR * noise))
     topics = None if table.public is None else table.public.with_frequencies
     if topics is not None and share > 0:
-        totals = estimated_totals(table.released_totals, table.public)
+        totals = table.released_totals.given(table.public)
         share *= 1 - topics.agreement(totals)
     return replace(table, share_for_totals=share)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from scipy.special import expit
@@ -18,6 +19,13 @@ RATIOS = np.geomspace(1 / 16, 16, 17, dtype=np.float32)
 # Log likelihood that learned weights gain over the ratio 1 by chance. Without it,
 # perplexity is 11% higher where noise hides all totals, and the same elsewhere.
 CHANCE = 10.0
+
+
+class PublicFrequencies(Protocol):
+    """What public tables say of word totals: a `PublicWords`."""
+
+    def totals(self, released: WordTotals) -> np.ndarray:
+        """Posterior means of word totals (n_words,), positive."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +79,10 @@ class WordTotals:
             self.n_units + other.n_units,
             math.hypot(self.n_units_std, other.n_units_std),
         )
+
+    def given(self, public: PublicFrequencies | None) -> np.ndarray:
+        """Posterior means of word totals (n_words,), with the public tables, if any."""
+        return self.smooth() if public is None else public.totals(self)
 
     def smooth(self, expected: np.ndarray | None = None) -> np.ndarray:
         """Posterior means of word totals, positive, under a prior that all words share.
@@ -132,6 +144,9 @@ class ExactTotals(WordTotals):
     def and_documents(self, other: WordTotals) -> WordTotals:
         both = super().and_documents(other)
         return ExactTotals(**vars(both)) if isinstance(other, ExactTotals) else both
+
+    def given(self, public: PublicFrequencies | None) -> np.ndarray:
+        return self.smooth()
 
     def smooth(self, expected: np.ndarray | None = None) -> np.ndarray:
         """The totals, at least 1: new documents may have other words."""
