@@ -206,7 +206,7 @@ def grouped(events: Events) -> Groups:
         mu = math.hypot(*(math.sqrt(count) * (1.0 / noise) for noise, count in noises))
         noises = [(1.0 / mu, 1)]
     gaussians = [(Gaussian(noise), count) for noise, count in noises]
-    return (*gaussians, *sorted(others, key=_shown))
+    return (*gaussians, *sorted(others, key=lambda group: repr(group[0])))
 
 
 def _flat(event: Event) -> tuple[Event, int]:
@@ -220,10 +220,6 @@ def _flat(event: Event) -> tuple[Event, int]:
     if not isinstance(event, Event):
         raise TypeError(f"expected privacy events, got {type(event).__name__}")
     return event, count
-
-
-def _shown(group: tuple[Event, int]) -> str:
-    return repr(group[0])
 
 
 def without_statements(groups: Groups) -> tuple[Groups, Fraction, Fraction]:

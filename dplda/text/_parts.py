@@ -95,7 +95,7 @@ def _left_out(name: str, are_paid: bool) -> Iterator[None]:
 
 
 class Parts(NamedTuple):
-    """What a fit does."""
+    """What a fit does; public, except for the streams of words and topics."""
 
     words: Choice | GivenWords
     training: Training  # of the topic model

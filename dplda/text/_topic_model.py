@@ -319,7 +319,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
 
     def _fit(self, raw_documents: Any, user_ids: Any, parts: Parts) -> None:
         """Choose the words, find the topics, and count the texts, as planned."""
-        words, training, inputs, counting, _ = parts  # public
+        # public, except for the streams of words and topics, which are secret
+        words, training, inputs, counting, _ = parts
         model = training.model
         # those parts that release something, each with streams of its own
         paid = [part for part in (words, training, counting) if part and part.plan]
