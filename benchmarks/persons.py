@@ -48,7 +48,7 @@ from utility import Points, spread, values
 
 from dplda import GibbsLDA, SubLDA, plan
 from dplda.datasets import load_word_vectors
-from dplda.document._noisy_table import claim_of
+from dplda.document._conclusion import claim_of
 
 EPSILON, DELTA = math.log(3), 1e-8
 K, N_WORDS = 20, 2000

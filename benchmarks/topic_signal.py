@@ -63,8 +63,8 @@ from dplda import GibbsLDA, SubLDA
 from dplda.datasets import load_word_vectors, make_topic_corpus
 from dplda.displays import top_words
 from dplda.document import _document_budget
+from dplda.document._conclusion import claim_of, concluded
 from dplda.document._document_budget import document_budget
-from dplda.document._noisy_table import claim_of, concluded
 from dplda.document._plan import MIDDLE, topics_shown
 from dplda.document._topic_test import Claim
 from dplda.federated import IFTMParty
@@ -181,7 +181,7 @@ def of_documents(model: SubLDA) -> tuple[float, float]:
     """
     tested = model._released.tested
     length = np.sqrt(tested.square)
-    own = float(np.mean(tested.own * length))
+    own = float(np.mean(tested.added * length))
     confirmed = float(np.mean(tested.product / length))
     spread = float(np.mean(tested.spread * tested.square))
     return (confirmed / own if own >= 0.5 else 0.0), spread

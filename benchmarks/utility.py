@@ -50,7 +50,8 @@ from topic_signal import confirmed
 
 from dplda import GibbsLDA, SubLDA, plan, public_prior
 from dplda.datasets import load_word_vectors
-from dplda.document._noisy_table import Reading, claim_of, finish
+from dplda.document._conclusion import claim_of, finish
+from dplda.document._noisy_table import Reading
 from dplda.metrics import held_out_perplexity
 
 K, DELTA = 20, 1e-5
@@ -501,7 +502,7 @@ def with_totals(split: Split, epsilon: float, seed: int) -> list[float]:
     frequencies = float(held_out_perplexity(table.totals[None], split.test))
     fitted = float(model.perplexity(split.test))
     exact = np.maximum(exact, 0.5) * (table.totals.sum() / exact.sum())
-    known = replace(table, reading=Reading(table.released, exact, exact))
+    known = replace(table, reading=Reading(table.released_totals, exact, exact))
     result, _ = finish(known, model.topic_word_prior)
     model.components_ = result["components_"]
     return [frequencies, fitted, float(model.perplexity(split.test))]

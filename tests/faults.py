@@ -527,7 +527,7 @@ def a_warning_of_the_caller_ends_paid_work(original, *word):
     return False
 
 
-@around("core._private_fit:guarantee_of_both", "tests/test_earlier.py")
+@around("core._joint_guarantee:with_earlier_fit", "tests/test_earlier.py")
 def earlier_releases_cost_nothing(original, today, earlier):
     return today
 

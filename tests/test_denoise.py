@@ -25,7 +25,7 @@ from dplda.document._table_estimate import (
     topic_sizes,
     word_probabilities,
 )
-from dplda.document._word_totals import WordTotals
+from dplda.document._word_totals import ExactTotals, WordTotals
 from dplda.kernels import _denoise, _sets
 from dplda.privacy._mechanisms import DiscreteGaussian
 from dplda.privacy._streams import Streams
@@ -161,7 +161,7 @@ def test_a_round_enters_the_average(shape, instruction_set):
 def test_tables_of_a_round(n_topics):
     totals = rng.gamma(0.5, 100, 40) + 1
     released = random_table(
-        WordTotals(totals, np.zeros(40), totals.mean()),
+        ExactTotals(totals, np.zeros(40), totals.mean()),
         np.ones(40),
         n_topics,
         Streams.from_random_state(0),

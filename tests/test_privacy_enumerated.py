@@ -33,7 +33,6 @@ from dplda.privacy import (
     epsilon_of,
 )
 from dplda.privacy._accounting import delta_charge, gaussian_mu
-from dplda.privacy._charge import MAX_WORDS
 from dplda.privacy._composition import (
     TILTS,
     cumulants,
@@ -54,7 +53,7 @@ from dplda.privacy._mechanisms import (
     clip_rows,
     count_unit,
 )
-from dplda.privacy._streams import Purpose, keystream_total_variation
+from dplda.privacy._streams import MAX_WORDS, Purpose, keystream_total_variation
 from dplda.privacy.mechanisms import (
     TOTAL_VARIATION,
     DiscreteGaussian,

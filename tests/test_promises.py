@@ -18,6 +18,7 @@ from sklearn.base import clone
 
 from dplda import SubLDA
 from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
+from dplda.privacy.mechanisms import Recorder, record
 
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
 
@@ -273,3 +274,27 @@ def test_a_fit_that_is_refused_leaves_the_words_of_the_model_before(estimator, c
         model.fit(-wrong)
     assert [*model.feature_names_in_] == [*X.columns]
     assert model.n_features_in_ == X.shape[1]
+
+
+class Broken(Recorder):
+    """Ends a fit before its first release is public."""
+
+    def released(self, computed, noisy):
+        raise MemoryError
+
+    def drawn(self, label, round, value):
+        raise MemoryError
+
+
+@each(case for case in PRIVATE if case.room in ("document", "word"))
+def test_a_fit_that_releases_nothing_leaves_the_words_of_the_model_before(
+    estimator, corpus
+):
+    """Its columns are those of its topics, also if the new fit is paid for."""
+    X = pd.DataFrame(corpus.toarray()).add_prefix("a")
+    model = clone(estimator).fit(X)
+    other = X.set_axis([f"b{v}" for v in range(X.shape[1])], axis=1).iloc[:, 1:]
+    with pytest.raises(MemoryError), record(Broken()):
+        model.fit(other)
+    assert [*model.feature_names_in_] == [*X.columns]
+    assert model.n_features_in_ == model.components_.shape[1] == X.shape[1]

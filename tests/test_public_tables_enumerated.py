@@ -12,7 +12,7 @@ from dplda.datasets import make_topic_corpus
 from dplda.document._noisy_table import random_table
 from dplda.document._public_words import PublicWords
 from dplda.document._table_estimate import NoisyCells, estimated
-from dplda.document._word_totals import WordTotals
+from dplda.document._word_totals import ExactTotals, WordTotals
 from dplda.privacy import LowSignalWarning
 from dplda.privacy.mechanisms import Streams
 
@@ -183,7 +183,7 @@ def test_the_first_table_is_public_where_words_have_counts():
     counts = rng.gamma(0.5, 100, (K, 60)) * (np.arange(60) > 9)
     totals = 1 + rng.gamma(1, 100, 60)
     exact, public = (
-        WordTotals(totals, np.zeros(60), totals.mean()),
+        ExactTotals(totals, np.zeros(60), totals.mean()),
         PublicWords.of(None, counts),
     )
     one, other = (

@@ -93,7 +93,7 @@ def test_the_first_release_counts_the_documents(corpus, users):
     ids = None if ids is None else np.append(ids, np.arange(50))
     model = SubLDA(3, epsilon=20.0, max_iter=2, random_state=0).fit(X, user_ids=ids)
     # of documents and users the geometric mean
-    assert model._released.released.n_docs == pytest.approx(
+    assert model._released.released_totals.n_docs == pytest.approx(
         400 / (users or 1) ** 0.5, rel=0.3
     )
 

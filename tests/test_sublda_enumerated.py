@@ -146,8 +146,9 @@ def test_without_noise_a_document_reads_what_the_others_have_added(corpus, monke
         phi, own = inference.table, inference.own
         if own is not None:
             np.testing.assert_allclose(phi[:, :4].sum(axis=0), 1, rtol=1e-4)
+            sizes = 1 / own.inverse_sizes[:4]
             np.testing.assert_allclose(
-                own[0].sum(), corpus.sum() + 50 * 4 * own[1], rtol=0.01
+                sizes.sum(), corpus.sum() + 50 * 4 * own.least, rtol=0.01
             )
         asked.append(own)
         return infer(self, units, inference)
@@ -293,6 +294,8 @@ def test_an_interrupt_at_any_instruction_leaves_a_whole_value(noise, monkeypatch
                 np.testing.assert_array_equal(
                     getattr(known, name), getattr(whole, name)
                 )
-            np.testing.assert_array_equal(known.released.noisy, whole.released.noisy)
+            np.testing.assert_array_equal(
+                known.released_totals.noisy, whole.released_totals.noisy
+            )
             assert known.variance == whole.variance
     assert found == set(range(5))

@@ -18,7 +18,7 @@ from dplda.document._contributions import Documents
 from dplda.document._document_budget import document_budget
 from dplda.document._noisy_table import random_table
 from dplda.document._rules import ExactRules, Rules
-from dplda.document._word_totals import WordTotals
+from dplda.document._word_totals import ExactTotals
 from dplda.privacy import SeededNoiseWarning
 from dplda.privacy.mechanisms import Streams
 from dplda.published._svilda import shorten
@@ -50,7 +50,7 @@ def tables_of(kind, table, power=0.3):
 
 def start(X, alike=False):
     totals = np.asarray(X.sum(axis=0), float).ravel()
-    exact = WordTotals(totals, np.zeros(len(totals)), totals.mean())
+    exact = ExactTotals(totals, np.zeros(len(totals)), totals.mean())
     return random_table(
         exact, np.ones(len(totals)), K, Streams.from_random_state(0), alike=alike
     )

@@ -12,9 +12,9 @@ from dplda import SubLDA
 from dplda.core._signal import FALSE_TOPICS, first_half, shown
 from dplda.datasets import make_topic_corpus
 from dplda.document import _topic_test as topic_test
+from dplda.document._conclusion import claim_of
 from dplda.document._contributions import Documents, integer_shift
 from dplda.document._document_budget import CLIP, NORM
-from dplda.document._noisy_table import claim_of
 from dplda.document._topic_test import Claim
 
 V, K = 60, 3

@@ -46,8 +46,8 @@ def test_more_releases_reach_the_totals_of_the_fit(corpus):
     )
     scales = 6.0 * multipliers[:, None] / np.array([np.ones(300), table.weight])
     single = (scales**-2.0).sum(axis=0) ** -0.5  # after the first two releases
-    assert (table.released.noise_scale < 0.8 * single).all()
-    np.testing.assert_array_equal(table.totals, table.released.smooth())
+    assert (table.released_totals.noise_scale < 0.8 * single).all()
+    np.testing.assert_array_equal(table.totals, table.released_totals.smooth())
     np.testing.assert_allclose(
         (model.components_ - 0.01).sum(axis=0), table.totals, rtol=1e-5
     )

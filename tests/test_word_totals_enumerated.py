@@ -11,7 +11,8 @@ from shared_cases import fit_few
 
 from dplda import SubLDA
 from dplda.datasets import make_topic_corpus
-from dplda.document import _noisy_table, _topic_test, _training
+from dplda.document import _conclusion, _topic_test, _training
+from dplda.document._conclusion import concluded, finish, with_clusters
 from dplda.document._contributions import (
     Documents,
     release_totals_again,
@@ -22,7 +23,6 @@ from dplda.document._document_budget import (
     WORD_TOTALS,
     document_budget,
 )
-from dplda.document._noisy_table import concluded, finish, with_clusters
 from dplda.document._rules import Rules
 from dplda.document._word_totals import WordTotals
 from dplda.metrics import held_out_perplexity
@@ -164,7 +164,10 @@ def test_rounds_of_topics_read_all_totals_so_far(corpus, monkeypatch):
     def looked_at(table, *args, **options):
         assert (table.totals > 0).all()
         after = learn(table, *args, **options)
-        missing.append(after.released.precision / after.reading.of.precision)
+        latest, read = after.released_totals, after.reading.released_totals
+        missing.append(
+            np.square(read.noise_scale).mean() / np.square(latest.noise_scale).mean()
+        )
         return after
 
     def fitted():
@@ -234,7 +237,7 @@ def test_weak_topics_keep_what_documents_confirm(n_shown, monkeypatch):
     X = rng.multinomial(4, rng.dirichlet(np.ones(60)), size=3000)
     last = SubLDA(4, epsilon=20.0, max_iter=10, random_state=0).fit(X)._released
     marks = np.arange(4) < n_shown
-    monkeypatch.setattr(_noisy_table, "shown", lambda evidence: marks)
+    monkeypatch.setattr(_conclusion, "shown", lambda evidence: marks)
     confirmed, claimed = np.array([5.0, 5.0, 0.0, -1.0]), np.full(4, 10.0)
     tested = last.tested._replace(confirmed=confirmed[None], claimed=claimed[None])
     before, _ = concluded(last, 1)
@@ -260,7 +263,7 @@ def test_clusters_replace_what_documents_do_not_confirm(n_shown, part, monkeypat
     model = SubLDA(4, epsilon=20.0, max_iter=10, random_state=0)
     last = model.set_params(word_vectors=rng.normal(size=(60, 3))).fit(X)._released
     marks = np.arange(4) < n_shown
-    monkeypatch.setattr(_noisy_table, "shown", lambda evidence: marks)
+    monkeypatch.setattr(_conclusion, "shown", lambda evidence: marks)
     for name, kept in (("part", part), ("least_part", 1 - part)):
         name = f"{name}_beside_clusters"
         monkeypatch.setattr(
@@ -269,7 +272,7 @@ def test_clusters_replace_what_documents_do_not_confirm(n_shown, part, monkeypat
     before, _ = concluded(last, 1)
     table, _, line = with_clusters(last, 1)
     np.testing.assert_allclose(table.sum(axis=1), last.totals, rtol=1e-6)
-    clusters = _noisy_table.clusters_of(last.vectors, last, before, marks)
+    clusters = _conclusion.clusters_of(last.vectors, last, before, marks)
     np.testing.assert_allclose(clusters.sum(axis=1), 1, rtol=1e-6)
     own = last.totals[:, None] * clusters
     np.testing.assert_allclose(

@@ -83,7 +83,7 @@ def fit_together(options: argparse.Namespace) -> int:
     is_whole = False
     try:
         with reserved(options.out, room):
-            party.fit(line, partial(_keep_so_far, party, options.out))
+            party.fit(line, partial(_save_so_far, party, options.out))
         is_whole = True
     finally:  # what is paid for is kept, whatever has ended the fit
         found = _paid_for(party, options.out)
@@ -139,7 +139,7 @@ def _paid_for(party: Party, out: Path) -> tuple[Callable[[Path], None], Path] | 
     return None
 
 
-def _keep_so_far(party: Party, out: Path) -> None:
+def _save_so_far(party: Party, out: Path) -> None:
     """Write what a party has so far. A process that is killed leaves it."""
     try:
         found = _paid_for(party, out)

@@ -182,6 +182,17 @@ def check_counts(
     return counts
 
 
+def take_columns(estimator: BaseEstimator, checked: BaseEstimator) -> None:
+    """Give an estimator the columns that `check_counts` has set on a copy of it.
+
+    A fit that is refused then leaves the old model with its own columns.
+    """
+    for name in ("feature_names_in_", "n_features_in_"):
+        vars(estimator).pop(name, None)
+        if name in vars(checked):
+            setattr(estimator, name, vars(checked)[name])
+
+
 def positive_entries(
     X: Matrix,
     name: str,

@@ -6,8 +6,7 @@ import dataclasses
 import html
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from inspect import cleandoc
 from numbers import Real
 from os import PathLike
@@ -32,7 +31,7 @@ from dplda.privacy import (
 from dplda.privacy._card import GRADES
 from dplda.privacy._charge import TOTAL_VARIATION, Charge, Step, tell_of_other_budgets
 from dplda.privacy._events import Event
-from dplda.privacy._guarantee import as_statement, cached_epsilon
+from dplda.privacy._guarantee import cached_epsilon
 from dplda.privacy._mechanisms import DiscreteGaussian, NoNoise
 from dplda.privacy._sums import ALONE, Shares, Sums
 
@@ -102,7 +101,7 @@ TRUSTED_OWNER = (
 TRUSTED_PARTY = (
     "each party with its own texts; neither the coordinator nor other parties"
 )
-_TABLES = {"prior_components": "public prior", "word_vectors": "word vectors"}
+BY_CALLER = "public by declaration of the caller"  # the origin of a public table
 
 Noise: TypeAlias = DiscreteGaussian | NoNoise
 
@@ -342,12 +341,14 @@ def charge_of(
     """The charge of a call of `fit` or `partial_fit`, for its ``with`` block.
 
     `n_streams` is the number of streams that the call draws from; each may draw as many
-    words as a charge counts. Warns of noise from a given seed. A call that continues no
-    other (`is_first`) warns of other budgets in this process, and of a large epsilon.
+    words as a charge counts. Warns of noise from a given seed, if there is noise. A
+    call that continues no other (`is_first`) warns of other budgets in this process,
+    and of a large epsilon.
     """
     name = type(estimator).__name__
     n_exact = sum(isinstance(event, NonPrivate) for _, event in plan)
-    warn_if_seeded(name, seeded and n_exact < len(plan))
+    seeded = seeded and n_exact < len(plan)  # where there is noise
+    warn_if_seeded(name, seeded)
     if is_first and n_exact == 0:
         if sums.shares.n_parties == 1:  # else each party has a ledger of its own
             tell_of_other_budgets(name, estimator.ledger)
@@ -369,7 +370,7 @@ def charge_of(
 
 
 def _results_of(estimator: BaseEstimator) -> Callable[[], str]:
-    """What says which results an estimator has of a call that begins now."""
+    """What says, if a call that begins now fails, which of its results are kept."""
     guarantee_before = vars(estimator).get("privacy_")
     vectorizer_before = vars(estimator).get("vectorizer_")
 
@@ -383,28 +384,6 @@ def _results_of(estimator: BaseEstimator) -> Callable[[], str]:
         return "no result is kept"
 
     return said
-
-
-@contextmanager
-def columns_kept(
-    estimator: BaseEstimator, charge: Charge | None = None
-) -> Iterator[None]:
-    """Restore the columns of a fitted model if a new fit is refused.
-
-    scikit-learn sets the names and the number of columns while it checks `X`. If a
-    later check refuses the fit before the charge begins, the old model keeps its own.
-    Without `charge`, the whole block is before it.
-    """
-    names = ("feature_names_in_", "n_features_in_")
-    before = {name: vars(estimator)[name] for name in names if name in vars(estimator)}
-    try:
-        yield
-    except BaseException:
-        if charge is None or not charge.has_begun:
-            for name in names:
-                vars(estimator).pop(name, None)
-            vars(estimator).update(before)
-        raise
 
 
 def make_guarantee(
@@ -487,59 +466,6 @@ def _both(before: str, now: str) -> str:
     if not before or now in before.split(later):
         return before or now
     return before + later + now
-
-
-def public_inputs(estimator: BaseEstimator) -> tuple[tuple[str, str], ...]:
-    """The public tables of a fit, each with its origin."""
-    return tuple(
-        (name, "public by declaration of the caller")
-        for parameter, name in _TABLES.items()
-        if not isinstance(getattr(estimator, parameter, None), str | None)
-    )
-
-
-def guarantee_of_both(today: Guarantee, earlier: Guarantee) -> Guarantee:
-    """The guarantee of a model that adds the releases of an earlier model to its own.
-
-    No document is in both models, so that a document pays the larger cost. A user may
-    be in both, and pays the sum. Earlier releases are public: later ones may depend on
-    them (``docs/proofs_document.md``).
-    """
-    if today.unit == "document":
-        events, distance = _dearer(today, earlier)
-    else:
-        events = (*earlier.events, *today.events)
-        distance = today.total_variation + earlier.total_variation
-    known = today.assumptions
-    others = tuple(a for a in earlier.assumptions if a not in known)
-    epsilon = cached_epsilon(events, today.delta, total_variation=distance)
-    return dataclasses.replace(
-        today,
-        epsilon=max(epsilon, today.epsilon),
-        events=events,
-        total_variation=distance,
-        seeded=today.seeded or earlier.seeded,
-        assumptions=known + others,
-        sensitivity=max(today.sensitivity, earlier.sensitivity),
-    )
-
-
-def _dearer(today: Guarantee, earlier: Guarantee) -> tuple[tuple[Event, ...], float]:
-    """Events and total variation that bound the cost of each of two guarantees.
-
-    Of two Gaussian guarantees, the one with less noise costs more at every delta. The
-    curves of other events may cross; then the bound holds at the delta of today.
-    """
-    distance = max(today.total_variation, earlier.total_variation)
-    if today.events == earlier.events:
-        return today.events, distance
-    of_today = today.gaussian_mu
-    of_earlier = earlier.gaussian_mu
-    if of_today is not None and of_earlier is not None:
-        dearer = today if of_today >= of_earlier else earlier
-        return dearer.events, distance
-    epsilon = max(today.epsilon, earlier.epsilon_at(today.delta))
-    return as_statement(epsilon, today.delta, distance)
 
 
 def noted_if_cut_short(guarantee: Guarantee, n_iter: int, n_charged: int) -> Guarantee:

@@ -12,7 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-Step: TypeAlias = tuple[str, BaseEstimator]  # of a pipeline: its name, its estimator
+Named: TypeAlias = tuple[str, BaseEstimator]  # an estimator with its name
 
 
 def texts_in(X: object) -> list[str] | None:
@@ -108,7 +108,7 @@ def thawed(estimator: object) -> BaseEstimator:
     return estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
 
 
-def flat_steps(estimator: object, prefix: str = "") -> Iterator[Step]:
+def flat_steps(estimator: object, prefix: str = "") -> Iterator[Named]:
     """Names and estimators of the steps of pipelines; one step for an estimator."""
     step = thawed(estimator)
     if isinstance(step, Pipeline):
@@ -118,7 +118,7 @@ def flat_steps(estimator: object, prefix: str = "") -> Iterator[Step]:
         yield prefix.removesuffix("__") or type(step).__name__, step
 
 
-def words_after(steps: Iterable[Step]) -> list[str] | None:
+def words_after(steps: Iterable[Named]) -> list[str] | None:
     """Names of the columns that fitted transformers return; None if unknown."""
     names = None
     for _, step in steps:

@@ -21,7 +21,7 @@ from dplda.leaf._checks import check_integer
 # `scripts/wordnet_glosses` writes the file. The text of a version never changes.
 _VERSION = "1"
 _DIGEST = "b7b2956dc706b4b5b07cf241fa3241bcacec32d18ff1f3aef67a66133e610e21"
-LONGEST = 20_000  # words of a list of another language
+WORDS_OF_A_LANGUAGE = 20_000  # in the list of a language other than English
 _WORD = re.compile("[a-z]{3,}")
 
 
@@ -197,13 +197,13 @@ def _by_wordfreq(language: str) -> tuple[list[str], set[str]]:
         ) from error
     if language not in languages():
         raise ValueError(f"language must be one of {languages()}, got {language!r}")
-    frequent = wordfreq.top_n_list(language, 4 * LONGEST)
+    frequent = wordfreq.top_n_list(language, 4 * WORDS_OF_A_LANGUAGE)
     stop_words = [*stopwordsiso.stopwords(language)]
     if not unicodedata.name(frequent[0][0]).startswith("LATIN"):
         stop_words += ENGLISH_STOP_WORDS  # in another script they are quotations
     given = Words.of(language, stop_words=stop_words)
     whole = (words[0] for words in map(given, frequent) if len(words) == 1)
     ranked: dict[str, None] = {}  # without repetitions
-    while len(ranked) < LONGEST and (word := next(whole, None)):
+    while len(ranked) < WORDS_OF_A_LANGUAGE and (word := next(whole, None)):
         ranked[word] = None
     return [*ranked], {*given.stop_words}

@@ -26,7 +26,6 @@ import scipy.sparse as sp
 from dplda.core._corpus import row_blocks
 from dplda.core._fold_in import (
     Inference,
-    OwnCounts,
     Steps,
     e_step,
     in_16_bits,
@@ -231,7 +230,6 @@ class Documents:
             return
         if inference.anew:
             self.theta[rows, : self.n_components] = 1.0 / self.n_components
-        own = inference.own
         fold_in = Inference(
             inference.table,
             self.n_components,
@@ -239,7 +237,7 @@ class Documents:
             INNER_STEPS,
             variational=inference.anew,
             in_integers=True,
-            own=None if own is None else OwnCounts.of_sizes(*own),
+            own=inference.own,
         )
         update_theta(self.X, rows, self.theta, fold_in, self.n_jobs)
 
@@ -495,15 +493,14 @@ def release_word_totals(
         documents, first_mechanism, curator, rules, most_docs
     )  # public
     weight = rules.word_weights(first)  # public
-    second = release_second_totals(
+    second, noise_scale = release_second_totals(
         documents, weight, second_mechanism, curator, rules
     )  # public
     # the two releases scale documents slightly differently
     before = max(float(first.noisy.sum()), 1e-12)
-    after = max(float(second.noisy.sum()), 1e-12)
+    after = max(float(second.sum()), 1e-12)
     ratio = float(np.clip(after / before, 1 / SCALE_UP, SCALE_UP))
-    both = first.times(ratio).and_release(second.noisy, second.noise_scale)
-    return both, weight
+    return first.times(ratio).and_release(second, noise_scale), weight
 
 
 def release_first_totals(
@@ -564,7 +561,7 @@ def release_first_totals(
         n_docs_error = number_of_norms(mechanism.scale) - n_docs
     granularity = norm / radius / weight
     values = noisy[1 : 1 + len(weight)] * granularity
-    return WordTotals(
+    return rules.word_totals(
         noisy=values,
         noise_scale=mechanism.scale * granularity,
         mean=float(values.mean()),
@@ -582,8 +579,11 @@ def release_second_totals(
     mechanism: Noise,
     curator: Curator,
     rules: Rules,
-) -> WordTotals:
-    """Release word totals with the word weights of the first release."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Release word totals with the weights of the first release; with noise scale.
+
+    Both have shape (n_words,) and are public.
+    """
     rules.rescale(documents, weight)  # private
     norm = rules.bound(NORM)  # public
     radius = mechanism.radius  # public
@@ -596,8 +596,7 @@ def release_second_totals(
     # and on released weights only.
     noisy = curator.release(total, mechanism, label=WORD_TOTALS, round=1)  # public
     granularity = norm / radius / weight
-    values = noisy * granularity
-    return WordTotals(values, mechanism.scale * granularity, float(values.mean()))
+    return noisy * granularity, mechanism.scale * granularity
 
 
 def release_round(

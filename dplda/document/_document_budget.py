@@ -107,6 +107,7 @@ class DocumentBudget:
     # Further attempts that are charged if parties are lost. Each is charged as a round
     # without sampling: a unit in the sample of a failed attempt is in the next sample.
     n_spare: int = 0
+    n_tests: int = 0  # rounds, the last ones of a fit, that test the topics
 
     @property
     def exact(self) -> bool:
@@ -150,13 +151,12 @@ class DocumentBudget:
         word's row does not reinforce itself.
         """
         max_iter = len(self.rounds)
-        tests = n_tests(max_iter) * (not self.exact)
-        learning = max_iter - tests
+        learning = max_iter - self.n_tests
         low, high = powers
 
         def n_learning(t: int) -> int:
             """Rounds without a test among the first t."""
-            return t - min(max(t - learning, 0), tests)
+            return t - min(max(t - learning, 0), self.n_tests)
 
         def n_topics(t: int) -> int:
             """Rounds of topics among the first t."""
@@ -267,7 +267,8 @@ def _split(
     rounds = [gaussian(m) for m in of_rounds.tolist()]
     # noise scale of a cell in each round of topics, over NORM
     scales = CLIP * np.array([m.scale / m.radius for m in rounds]) / subsampling_ratio
-    scales = scales[: max_iter - n_tests(max_iter)]
+    tests = n_tests(max_iter)
+    scales = scales[: max_iter - tests]
     weight = np.arange(1.0, len(scales) + 1) ** 2  # of a round in the average
     noise = float(np.linalg.norm(weight * scales) / weight.sum())
     return DocumentBudget(
@@ -277,6 +278,7 @@ def _split(
         noise_multiplier,
         noise,
         shares.n_spare,
+        tests,
     )
 
 

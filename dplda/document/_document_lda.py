@@ -6,9 +6,9 @@ model is in the file of the model.
 
 from __future__ import annotations
 
-from contextlib import closing
+import copy
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Self
 
 from numpy.typing import ArrayLike
 
@@ -21,7 +21,6 @@ from dplda.core._private_fit import (
     PrivateEstimator,
     Promise,
     check_paid,
-    columns_kept,
     exactly_one,
     released_so_far,
 )
@@ -31,9 +30,10 @@ from dplda.document._document_budget import (
     DocumentBudget,
     document_budget,
 )
+from dplda.document._earlier import check_earlier
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._plan import LARGEST
-from dplda.document._training import IN_ROUNDS, Training, check_earlier
+from dplda.document._training import IN_ROUNDS, Training
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._users import RELATIONS
 from dplda.privacy import Guarantee
@@ -145,9 +145,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         # 0.1 for all lengths: noisy topics of documents of four words are worse than
         # word totals. 2 / length: good topics lose 3 to 5% (docs/decisions.md, 29).
         # Clusters of words are no noise, however short the documents.
-        if self._released.may_have_clusters:
+        if self._released.tested is not None and self._released.vectors is not None:
             return IN_ROUNDS
-        length = max(1.0, self._released.released.doc_length)
+        length = max(1.0, self._released.released_totals.doc_length)
         return max(IN_ROUNDS, 1 / length)
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -211,7 +211,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             If most rows hold no word, or if more than a tenth are copies of other rows.
             The warning is private.
         """
-        return self._fit(X, user_ids, earlier=earlier)
+        unit = unit_of(X, user_ids)  # public
+        self._training(unit, earlier=earlier).fit(X, user_ids)
+        return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -265,30 +267,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         --------
         fit : All rounds at once; it gives the same warnings.
         """
-        so_far = released_so_far(self, unit_of(X, user_ids))  # public
-        return self._fit(X, user_ids, n_rounds=1, so_far=so_far)
-
-    def _fit(
-        self,
-        X: Matrix | Shards,
-        user_ids: ArrayLike | None,
-        **options: Any,
-    ) -> Self:
-        """Train with the `options` of `_training`.
-
-        An error before ``charge.begin()`` gives the price back, and an old model keeps
-        its columns.
-        """
-        training = self._training(unit_of(X, user_ids), **options)  # public
-        with (
-            training.charge(user_ids) as charge,
-            columns_kept(self, charge),
-            closing(training.documents(X, user_ids)) as documents,  # private
-        ):
-            training.resume(documents)  # private
-            public_words = training.public_words(documents.n_words)  # public
-            charge.begin()  # the price is spent from here on
-            training.run(documents, charge, public_words)
+        unit = unit_of(X, user_ids)  # public
+        so_far = released_so_far(self, unit)  # public
+        self._training(unit, n_rounds=1, so_far=so_far).fit(X, user_ids)
         return self
 
     def _training(
@@ -325,6 +306,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             check_paid(self, plan, paid_before, len(budget.rounds))
         return self._trains(
             model=self,
+            checked=copy.copy(self),
             unit=unit,
             budget=budget,
             plan=plan,

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import scipy.sparse as sp
 
+from dplda.core._fold_in import OwnCounts
+
 
 class RoundInference(NamedTuple):
     """How a round infers the topic weights of documents; public."""
@@ -21,9 +23,8 @@ class RoundInference(NamedTuple):
     table: np.ndarray
     doc_topic_prior: float
     anew: bool  # from equal weights; else from the weights of the last round
-    # Topic sizes, and the least count of a cell. With them, a document leaves out of
-    # the table what it has added itself (`OwnCounts`).
-    own: tuple[np.ndarray, float] | None = None
+    # With them, a document leaves out of the table what it has added itself.
+    own: OwnCounts | None = None
     by_e_step: bool = False  # by the E-step of variational Bayes, from equal weights
 
 

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from dplda.core._corpus import Corpus, positive_entries
 from dplda.core._texts import column_words, texts_in
 from dplda.core._words import counter_of
-from dplda.document._word_totals import WordTotals
+from dplda.document._word_totals import ExactTotals, WordTotals
 from dplda.gibbs._frozen_table import MAX_COMPONENTS
 from dplda.gibbs._gibbslda import average_counts
 from dplda.leaf._checks import check_integer, check_number
@@ -191,7 +191,8 @@ def _released_weights(vocabulary: ReleasedWords, n_components: int) -> np.ndarra
     pairs = [" " in word for word in vocabulary.get_feature_names_out()]
     noise = vocabulary.word_weight_scale_ * np.where(pairs, 2.0, 1.0)
     released = vocabulary.word_weights_
-    tokens = TOKENS * WordTotals(released, noise, float(released.mean())).smooth()
+    kind = WordTotals if noise.any() else ExactTotals  # as the vectorizer was fitted
+    tokens = TOKENS * kind(released, noise, float(released.mean())).smooth()
     row: np.ndarray = tokens / np.maximum(noise, LEAST_NOISE)
     return np.tile(row / n_components, (n_components, 1))
 

@@ -206,16 +206,13 @@ class PublicWords:
     topics: Topics | None = None
 
     @classmethod
-    def of(
-        cls, vectors: np.ndarray | None, table: np.ndarray | None
-    ) -> PublicWords | None:
-        """From checked vectors and pseudo-counts; None without both.
+    def of(cls, vectors: np.ndarray | None, table: np.ndarray | None) -> PublicWords:
+        """From checked vectors and pseudo-counts, one of which may be None.
 
         Their shapes are (n_words, n_dimensions) and (n_components, n_words).
         """
         given = vectors if table is None else table.T
-        if given is None:
-            return None
+        assert given is not None, "without public tables, there are no public words"
         held = np.arange(len(given)) % HELD == HELD // 2
         found = None if vectors is None else Vectors.of(vectors)
         topics = None if table is None else Topics.of(table, found)
@@ -243,12 +240,10 @@ class PublicWords:
         its expected frequency.
         """
         topics = self.with_frequencies
-        if not released.has_noise or (self.vectors is None and topics is None):
-            return released.smooth()
         public = None if topics is None else topics.frequencies
-        if self.vectors is None:
-            return released.smooth(public)
         first = released.smooth(public)
+        if self.vectors is None:
+            return first
         expected = np.ones_like(first) if public is None else public
         # of the logarithm of a total; vectors explain the share SHARED of its variance
         precision = 1 / (SHARED + (released.noise_scale / first) ** 2)
@@ -288,7 +283,7 @@ class PublicWords:
         trust : float
             How far public topics are trusted, from 0 to 1.
         """
-        rows, precision, own = standard(noisy, noise_scale, totals, shares)
+        rows, precision, variance = standard(noisy, noise_scale, totals, shares)
         held = self.held
         found = np.zeros_like(rows)
         trust = 1.0
@@ -299,14 +294,14 @@ class PublicWords:
             # what is left of the rows has a variance of its own
             rest = rows - slope_on(public, rows, precision)[0] * public
             left = totals[:, None] * (rest + shares)
-            rows, precision, own = standard(left, noise_scale, totals, shares)
+            rows, precision, variance = standard(left, noise_scale, totals, shares)
         least = LEAST * (found + shares)
         if self.vectors is not None:
             others = left_out(
                 self.vectors.directions,
                 rows,
                 np.where(held, 0, precision),
-                1 / (SHARED * own),
+                1 / (SHARED * variance),
             )
             found += trust_in(others[held], rows[held], precision[held], 0.5) * others
         if not last:
@@ -332,7 +327,8 @@ def smoothed(counts: np.ndarray, vectors: Vectors | None = None) -> np.ndarray:
     if vectors is not None and n_components > 1:
         known = totals > 0
         noise = np.sqrt(totals[known] / n_components)  # of a multinomial cell
-        rows, precision = np.zeros_like(mean), np.zeros(len(mean))
+        rows = np.zeros_like(mean)
+        precision = np.zeros(len(mean))
         rows[known], precision[known], variance = standard(
             counts[known], noise, totals[known], mean[0]
         )
@@ -340,11 +336,11 @@ def smoothed(counts: np.ndarray, vectors: Vectors | None = None) -> np.ndarray:
         mean = np.maximum(mean, 1e-3 / n_components)  # a positive probability
         mean /= mean.sum(axis=1, keepdims=True)
     concentrations = 2.0 ** np.arange(-2, 11)
-    likelihoods = [
-        (gammaln(c) - gammaln(c + totals)).sum()
-        + (gammaln(counts + c * mean) - gammaln(c * mean)).sum()
-        for c in concentrations
-    ]
+    likelihoods = []
+    for c in concentrations:
+        of_words = gammaln(c) - gammaln(c + totals)
+        of_cells = gammaln(counts + c * mean) - gammaln(c * mean)
+        likelihoods.append(of_words.sum() + of_cells.sum())
     best = concentrations[np.argmax(likelihoods)]
     shares: np.ndarray = (counts + best * mean) / (totals + best)[:, None]
     return shares

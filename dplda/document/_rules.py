@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dplda.core._fold_in import exp_dirichlet_expectation, in_16_bits
+from dplda.core._fold_in import OwnCounts, exp_dirichlet_expectation, in_16_bits
 from dplda.core._signal import KEPT_OUT
 from dplda.document._document_budget import NORM, Round
 from dplda.document._noisy_table import NoisyTable
@@ -22,7 +22,7 @@ from dplda.document._table_estimate import (
     topic_sizes,
     word_probabilities,
 )
-from dplda.document._word_totals import WordTotals
+from dplda.document._word_totals import ExactTotals, WordTotals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,7 @@ class Rules:
 
     # Whether contributions are differences from what past releases predict.
     is_centered = True
+    word_totals = WordTotals  # what releases of word totals are
     # Tempering powers of p(word | topic) in the first and the last round. 1 and 1:
     # +0.5 / -2 points of the share of the gap, at epsilon 1 / 4 (docs/results.md).
     powers = 0.3, 1.0
@@ -85,6 +86,7 @@ class Rules:
         twice.
         """
         n_jobs = self.n_jobs
+        # `scratch` holds three tables, one after the other: the last one stays in it
         sizes = topic_sizes(table.table, n_jobs)
         phi = word_probabilities(table.table, sizes, scratch, n_jobs)
         factor = in_16_bits(temper(phi, this_round.power, n_jobs), n_jobs)
@@ -103,7 +105,7 @@ class Rules:
         shares = topic_shares(table.table, scratch, self.n_jobs)
         return in_16_bits(shares, self.n_jobs, size=0)
 
-    def own_counts(self, sizes: np.ndarray) -> tuple[np.ndarray, float] | None:
+    def own_counts(self, sizes: np.ndarray) -> OwnCounts | None:
         """How a document leaves its own counts out of the table (`RoundInference`).
 
         None with noise: contributions are clipped, so that a document does not know its
@@ -152,6 +154,7 @@ class ExactRules(Rules):
     """
 
     is_centered = False
+    word_totals = ExactTotals
     powers = 0.6, 0.95
     most_for_totals = 0.0
 
@@ -187,8 +190,8 @@ class ExactRules(Rules):
         scratch[:] = 0
         return in_16_bits(scratch, self.n_jobs, size=0)
 
-    def own_counts(self, sizes: np.ndarray) -> tuple[np.ndarray, float] | None:
-        return sizes, self.topic_word_prior
+    def own_counts(self, sizes: np.ndarray) -> OwnCounts | None:
+        return OwnCounts.of_sizes(sizes, self.topic_word_prior)
 
     def word_weights(self, first: WordTotals) -> np.ndarray:
         return np.ones(len(first.noisy))

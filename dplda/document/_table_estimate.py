@@ -154,14 +154,14 @@ def estimated(
 ) -> tuple[np.ndarray, CellPrior | None]:
     """Estimate a table (n_words, n_components), float32, from a noisy one.
 
-    Also returns the prior that `CellPrior.learned` learns from it. `least` is added to
-    each cell.
+    Also returns the prior that `CellPrior.learned` learns from it; None without noise.
+    `least` is added to each cell.
     """
     if not cells.noise_scale.any():
         table = np.empty(cells.values.shape, np.float32)
         np.maximum(cells.values, 0.0, out=table, casting="same_kind")
         table += np.float32(least)
-        return table, before
+        return table, None
     prior = CellPrior.learned(
         cells, before, public, renew=renew, last=last, n_jobs=n_jobs
     )

@@ -206,7 +206,7 @@ class Tested(NamedTuple):
     product: np.ndarray
     square: np.ndarray  # squared lengths of the contrasts, over the same variance
     # largest part of a squared length that the documents have added themselves
-    own: np.ndarray | float = 0.0
+    added: np.ndarray | float = 0.0
     # variance from the random choice of documents, relative to the squared length
     spread: np.ndarray | float = 0.0
     # inner products of releases and the sums that the topics let expect, and squared
@@ -281,8 +281,8 @@ class Tested(NamedTuple):
     def z(self) -> np.ndarray:
         """z-scores (n_components,): at most standard normal if a topic is noise."""
         length = np.sqrt(np.maximum(self.square, 1e-300))
-        own = self.own * length
-        z: np.ndarray = self.product / length - ECHO * own * np.minimum(1, own)
+        added = self.added * length
+        z: np.ndarray = self.product / length - ECHO * added * np.minimum(1, added)
         return z / np.sqrt(1 + self.spread * self.square)
 
 
@@ -343,9 +343,9 @@ def met(
         if beside is not None and before.beside is not None:
             beside = Beside(*map(np.add, beside, before.beside))
     # A document adds at most CLIP * NORM in L2.
-    own = np.minimum(1, n_docs * claim.shares * (CLIP * NORM) ** 2 / size)
+    added = np.minimum(1, n_docs * claim.shares * (CLIP * NORM) ** 2 / size)
     spread = NORM * claim.chance / size**2 / this_round.rate
-    return Tested(along, square, own, spread, confirmed, claimed, beside)
+    return Tested(along, square, added, spread, confirmed, claimed, beside)
 
 
 def tested_without_noise(

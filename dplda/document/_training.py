@@ -3,8 +3,8 @@
 A call goes through these steps:
 
 1. The model fixes the mechanisms and the plan in a `Training`, from public parameters.
-2. `Training.charge` reserves the price of the plan. Only then are data read and
-   checked (`Training.documents`).
+2. `Training.fit` reserves the price of the plan. Only then are data read and checked
+   (`Training.documents`).
 3. ``charge.begin()`` spends the price. Nothing is refused after it.
 4. `Training.run` releases word totals, and then noisy sums over documents in rounds.
    Private values go to the curator only, and what it returns is public.
@@ -16,8 +16,8 @@ their own before `Training.run`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -33,23 +33,25 @@ from dplda.core._corpus import (
     check_shards,
     public_tables,
     row_keys,
+    take_columns,
     warn_of_equal_rows,
 )
 from dplda.core._fold_in import aligned_zeros
+from dplda.core._joint_guarantee import with_earlier_fit
 from dplda.core._private_fit import (
+    BY_CALLER,
     DISTINCT,
     UNKNOWN_WORDS,
     PrivateEstimator,
     charge_of,
-    guarantee_of_both,
     noted_if_cut_short,
-    public_inputs,
     publish,
     warn_if_cut_short,
 )
 from dplda.core._signal import KEPT_OUT, warn_if_weak
 from dplda.core._texts import words_of
 from dplda.datasets._shards import CountShards
+from dplda.document._conclusion import claim_of, finish
 from dplda.document._contributions import (
     DOCS_OF_A_USER,
     Documents,
@@ -68,11 +70,10 @@ from dplda.document._document_budget import (
     Round,
     document_guarantee,
 )
+from dplda.document._earlier import check_same_words
 from dplda.document._noisy_table import (
     NoisyTable,
-    claim_of,
     continued_table,
-    finish,
     learn,
     learn_test,
     learn_totals,
@@ -113,6 +114,7 @@ class Training:
     begins_alike: ClassVar[bool] = False  # whether the first topics differ little
 
     model: PrivateEstimator  # has the parameters, and gets the fitted attributes
+    checked: PrivateEstimator  # a copy, which gets the columns of X when X is checked
     unit: str  # what is protected: "document" or "user"
     budget: DocumentBudget  # the mechanisms of `max_iter` rounds
     plan: list[Step]  # label and event of each release of this call
@@ -149,12 +151,29 @@ class Training:
         """Weight of a round in the average of all rounds up to it, in (0, 1]."""
         raise NotImplementedError
 
-    # ---- what it costs ---------------------------------------------------------------
+    # ---- the call --------------------------------------------------------------------
 
-    @property
-    def cost(self) -> Guarantee | None:
-        """What the releases of these documents cost; None if the model has none."""
-        return vars(self.model).get("_cost")
+    def fit(self, X: Matrix | Shards, user_ids: ArrayLike | None = None) -> None:
+        """Charge the plan, read the documents, and train the model on them.
+
+        An error before ``charge.begin()`` gives the price back.
+        """
+        with (
+            charge_of(
+                self.model,
+                self.plan,
+                unit=charged_unit(user_ids, self.unit),
+                seeded=self.streams.seeded,
+                sums=self.sums,
+                is_first=self.so_far is None,
+            ) as charge,
+            closing(self.documents(X, user_ids)) as documents,  # private
+        ):
+            if self.so_far is not None:  # scaled as in the calls before
+                self.rules(documents).rescale(documents, self.so_far.weight)  # private
+            public_words = self.public_words(documents.n_words)  # public
+            charge.begin()  # the price is spent from here on
+            self.run(documents, charge, public_words)
 
     # ---- before it is paid for -------------------------------------------------------
 
@@ -162,17 +181,6 @@ class Training:
     def n_done(self) -> int:
         """Rounds of the calls before this one."""
         return 0 if self.so_far is None else self.so_far.n_rounds
-
-    def charge(self, user_ids: ArrayLike | None) -> Charge:
-        """The charge of this call alone, for its ``with`` block."""
-        return charge_of(
-            self.model,
-            self.plan,
-            unit=charged_unit(user_ids, self.unit),
-            seeded=self.streams.seeded,
-            sums=self.sums,
-            is_first=self.so_far is None,
-        )
 
     def documents(
         self, X: Matrix | Shards, user_ids: ArrayLike | None = None
@@ -184,9 +192,9 @@ class Training:
         """
         is_first = self.so_far is None
         if isinstance(X, CountShards):
-            check_shards(self.model, X, reset=is_first)
+            check_shards(self.checked, X, reset=is_first)
             return self.documents_of_counts(X, None)
-        counts = check_counts(self.model, X, reset=is_first)
+        counts = check_counts(self.checked, X, reset=is_first)
         warn_of_equal_rows(row_keys(counts))
         return self.documents_of_counts(counts, number_users(user_ids, counts.shape[0]))
 
@@ -202,11 +210,6 @@ class Training:
         if isinstance(X, CountShards):
             return ShardedDocuments(X, n_components, n_jobs, not self.infers_anew)
         return Documents.from_counts(X, n_components, n_jobs, users)
-
-    def resume(self, documents: PrivateSide) -> None:
-        """Scale documents as the calls before did; private."""
-        if self.so_far is not None:
-            self.rules(documents).rescale(documents, self.so_far.weight)
 
     def check_size(self, n_words: int) -> None:
         """Refuse a plan whose noise takes more random words than a charge counts.
@@ -228,18 +231,7 @@ class Training:
             return self.so_far.public
         model = self.model
         if self.earlier is not None:
-            n_earlier = len(self.earlier._released.weight)
-            if n_earlier != n_words:
-                raise ValueError(
-                    f"earlier was fitted to {n_earlier} words, and X has {n_words}; "
-                    "use one vocabulary for both"
-                )
-            names = [words_of(each) for each in (model, self.earlier)]
-            if None not in names and names[0] != names[1]:
-                raise ValueError(
-                    "earlier was fitted to columns with other names than those of X, "
-                    "or in another order; select the same columns for both"
-                )
+            check_same_words(self.earlier, n_words, words_of(self.checked))
         self.check_size(n_words)
         if model.expected_n_docs is not None and not self.budget.exact:
             warn_of_size(
@@ -263,6 +255,7 @@ class Training:
         finished rounds is published.
         """
         rules = self.rules(documents)
+        # `charge` may also pay for words and for counts
         curator = Curator(charge, self.streams, plan=self.plan, sums=self.sums)
         table = self.so_far
         if table is None:
@@ -277,9 +270,9 @@ class Training:
         try:
             for learned in self._rounds(documents, rules, table, schedule, curator):
                 table = learned  # an interrupt leaves the old value or the new one
-                if self.sums.keep is not None:  # a party keeps each round
+                if self.sums.save_so_far is not None:  # of a party, which may be killed
                     self._publish(table, schedule, charge)
-                    self.sums.keep()
+                    self.sums.save_so_far()
             if rules.keeps_out:
                 tested = tested_without_noise(
                     documents,
@@ -409,7 +402,7 @@ class Training:
             table,
             noisy,
             this_round,
-            granularity=norm / tables.radius / this_round.rate,
+            granularity=norm / tables.radius / this_round.rate,  # of all units
             share=self.share(this_round),
             is_centered=rules.is_centered,
             least=rules.topic_word_prior,
@@ -443,6 +436,11 @@ class Training:
 
     # ---- what is said of it ----------------------------------------------------------
 
+    @property
+    def cost(self) -> Guarantee | None:
+        """What the releases of these documents cost; None if the model has none."""
+        return vars(self.model).get("_cost")
+
     def _publish(
         self, table: NoisyTable, schedule: list[Round], charge: Charge
     ) -> str | None:
@@ -458,7 +456,8 @@ class Training:
             cost = replace(cost, provenance=(*cost.provenance, ("topics", instead)))
         guarantee = cost
         if self.earlier_cost is not None:
-            guarantee = guarantee_of_both(cost, self.earlier_cost)
+            guarantee = with_earlier_fit(cost, self.earlier_cost)
+        take_columns(model, self.checked)
         publish(
             model,
             guarantee,
@@ -480,10 +479,13 @@ class Training:
         norms += [NORM] * self.budget.n_spare
         terms = self.sums.promise(charge.events, model.delta)
         assumptions: tuple[str, ...] = (DISTINCT,)
+        provenance: tuple[tuple[str, str], ...] = UNKNOWN_WORDS
         if model.prior_components is not None:
             assumptions += (PUBLIC_START,)
+            provenance += (("public prior", BY_CALLER),)
         if model.word_vectors is not None:
             assumptions += (PUBLIC_VECTORS,)
+            provenance += (("word vectors", BY_CALLER),)
         if self.earlier_cost is not None and self.unit == "document":
             assumptions += (OTHER_DOCUMENTS,)
         return document_guarantee(
@@ -495,7 +497,7 @@ class Training:
             seeded=self.streams.seeded,
             mechanism=model._promise.mechanism + terms.mechanism,
             assumptions=assumptions + terms.assumptions,
-            provenance=UNKNOWN_WORDS + public_inputs(model),
+            provenance=provenance,
             total_variation=self.sums.shares.total_variation,
             charge=charge,
             trusted=terms.trusted or model._promise.trusted,
@@ -515,34 +517,3 @@ class Training:
                 "the same kind, or leave prior_components=None",
                 LowSignalWarning,
             )
-
-
-def check_earlier(
-    model: PrivateEstimator, earlier: PrivateEstimator, unit: str
-) -> None:
-    """Refuse an `earlier` whose releases a fit of `model` cannot add; all public."""
-    table = getattr(earlier, "_released", None)
-    if not isinstance(table, NoisyTable):
-        raise ValueError(
-            "earlier must be a fitted SubLDA or PrivateSVILDA, got "
-            f"{type(earlier).__name__}; pass the model itself (joblib.dump keeps it), "
-            "not a release of it"
-        )
-    n_components = table.average.shape[1]
-    if n_components != model.n_components:
-        raise ValueError(
-            f"earlier has n_components={n_components}, and this fit "
-            f"n_components={model.n_components}; its topics continue, so give the "
-            "same number"
-        )
-    if earlier.privacy_.unit != unit:
-        raise ValueError(
-            f"earlier protects one {earlier.privacy_.unit}, and this fit one "
-            f"{unit}; give user_ids to both fits, or to none"
-        )
-    if earlier.epsilon_ == math.inf and model.epsilon != math.inf:
-        raise ValueError(
-            "earlier has no guarantee (its epsilon_ is inf), and this fit would "
-            "publish its counts; fit it with a finite epsilon, or this one with "
-            "epsilon=inf"
-        )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from scipy.special import expit
@@ -18,6 +19,13 @@ RATIOS = np.geomspace(1 / 16, 16, 17, dtype=np.float32)
 # Log likelihood that learned weights gain over the ratio 1 by chance. Without it,
 # perplexity is 11% higher where noise hides all totals, and the same elsewhere.
 CHANCE = 10.0
+
+
+class PublicFrequencies(Protocol):
+    """What public tables say of word totals: a `PublicWords`."""
+
+    def totals(self, released: WordTotals) -> np.ndarray:
+        """Posterior means of word totals (n_words,), positive."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,17 +47,6 @@ class WordTotals:
     n_units: float = math.nan
     n_units_std: float = math.nan
 
-    @property
-    def has_noise(self) -> bool:
-        """Whether any total has noise."""
-        return bool(self.noise_scale.any())
-
-    @property
-    def precision(self) -> float:
-        """Inverse mean variance of a word's total; infinite without noise."""
-        variance = float(np.square(self.noise_scale).mean())
-        return 1 / variance if variance else np.inf
-
     def times(self, ratio: float) -> WordTotals:
         """These totals, if the scale of all documents changes by `ratio`."""
         return replace(
@@ -60,16 +57,12 @@ class WordTotals:
         )
 
     def and_release(self, noisy: np.ndarray, noise_scale: np.ndarray) -> WordTotals:
-        """The mean of these totals and of one more release, at the same scale.
-
-        Totals without noise do not change.
-        """
-        if not self.has_noise:
-            return self
+        """The mean of these totals and of one more release, at the same scale."""
         both = 1 / np.square([self.noise_scale, noise_scale])
         precision = both.sum(axis=0)
         values = (both * np.array([self.noisy, noisy])).sum(axis=0) / precision
-        rates = self.precision, 1 / np.square(noise_scale).mean()
+        # inverse mean variance of a word's total
+        rates = [1 / np.square(s).mean() for s in (self.noise_scale, noise_scale)]
         mean = float(np.average([self.mean, noisy.mean()], weights=rates))
         scale = 1 / np.sqrt(precision)
         return replace(self, noisy=values, noise_scale=scale, mean=mean)
@@ -87,6 +80,10 @@ class WordTotals:
             math.hypot(self.n_units_std, other.n_units_std),
         )
 
+    def given(self, public: PublicFrequencies | None) -> np.ndarray:
+        """Posterior means of word totals (n_words,), with the public tables, if any."""
+        return self.smooth() if public is None else public.totals(self)
+
     def smooth(self, expected: np.ndarray | None = None) -> np.ndarray:
         """Posterior means of word totals, positive, under a prior that all words share.
 
@@ -97,10 +94,8 @@ class WordTotals:
         total times one of `RATIOS`. The standard deviation is half the distance to the
         next center. Expectation-maximization learns the weights of the mixture from at
         most `SAMPLED_WORDS` words. If they fit no better than by chance, all words have
-        the ratio 1. Without noise, totals below 1 become 1.
+        the ratio 1.
         """
-        if not self.has_noise:
-            return np.maximum(self.noisy, 1.0)  # new documents may have other words
         noisy = self.noisy.astype(np.float32)
         scale = self.noise_scale.astype(np.float32)
         mean = max(self.mean, 0.01 * float(scale.mean()))
@@ -137,3 +132,22 @@ class WordTotals:
             by_chance = np.float32(expit(CHANCE - gain))
             found += by_chance * (means[:, exactly] - found)
         return np.maximum(found, levels[0]).astype(float)
+
+
+class ExactTotals(WordTotals):
+    """Word totals without noise, of a fit without privacy."""
+
+    def and_release(self, noisy: np.ndarray, noise_scale: np.ndarray) -> WordTotals:
+        """These totals: another release has the same."""
+        return self
+
+    def and_documents(self, other: WordTotals) -> WordTotals:
+        both = super().and_documents(other)
+        return ExactTotals(**vars(both)) if isinstance(other, ExactTotals) else both
+
+    def given(self, public: PublicFrequencies | None) -> np.ndarray:
+        return self.smooth()
+
+    def smooth(self, expected: np.ndarray | None = None) -> np.ndarray:
+        """The totals, at least 1: new documents may have other words."""
+        return np.maximum(self.noisy, 1.0)

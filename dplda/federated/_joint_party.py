@@ -62,10 +62,13 @@ class Party:
                 f"the plan protects one {plan.unit}: give --user-column for users only"
             )
 
-    def fit(self, line: Line, keep: Callable[[], None] | None = None) -> DocumentLDA:
+    def fit(
+        self, line: Line, save_so_far: Callable[[], None] | None = None
+    ) -> DocumentLDA:
         """The model that all parties fit; ConnectionError if there is none.
 
-        `keep` is called after each round; a killed process keeps nothing else.
+        `save_so_far` is called after each round; of a killed process, nothing else
+        remains.
         """
         last_word = "interrupted"
         try:
@@ -75,7 +78,7 @@ class Party:
                 line.exchange,
                 prove=self._prove,
                 check=self._check,
-                keep=keep,
+                save_so_far=save_so_far,
             )
             if self.words is None:
                 fit_share(self.model, self._data[0], parties, self._data[1])

@@ -60,8 +60,8 @@ def fit_words_and_topics(
         weights = choice.weigh(counted)  # private
         charge.begin()  # meets the others; the price is spent from here on
         choice.release(weights, charge)  # public
-        if sums.keep is not None:
-            sums.keep()
+        if sums.save_so_far is not None:
+            sums.save_so_far()
         with interruptible():
             counts = counts_of(counted, words.vocabulary_)  # private
             if english_vectors:

@@ -28,7 +28,6 @@ from dplda.federated._secure_sum import (
 from dplda.leaf._checks import check_integer, escaped
 from dplda.privacy import epsilon_of
 from dplda.privacy._charge import Step
-from dplda.release._records import MAX_TEXT
 from dplda.text._choice import selection_of
 from dplda.text._count_vectorizer import PrivateCountVectorizer
 from dplda.text._parts import split_budget
@@ -223,5 +222,6 @@ class Plan:
         n_words = len(self.words) if self.n_words is None else self.n_words
         n_cells = n_words * int(self.estimator().n_components)
         sums = 8 * (n_cells + len(self.words) + 2)
-        keys = MAX_TEXT * n_parties**2  # of each party for each, with signatures
+        # of each party for each: ML-KEM-768 and a signature take a fifth of this
+        keys = 10_000 * n_parties**2
         return sums + keys

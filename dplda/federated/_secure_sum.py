@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from dplda.core._corpus import unit_of
 from dplda.core._private_fit import TRUSTED_PARTY
 from dplda.document._document_lda import DocumentLDA
 from dplda.leaf._calm import interruptible
@@ -166,7 +167,7 @@ def malformed(party: int) -> ConnectionError:
 class SecureSum:
     """A party's side of the sums of one fit.
 
-    `Curator` and `DocumentLDA` take it as `parties`.
+    `Curator` and `Training` take it as `sums`.
 
     The masks of a pair depend on all that both have seen: the terms, everybody's keys,
     and every reply. If two parties were shown different things, their masks do not
@@ -175,8 +176,8 @@ class SecureSum:
 
     `exchange` gives a message to the coordinator and returns its reply. `prove` wraps
     own public keys for the others, and `check` unwraps a party's keys, or raises an
-    error. Nothing is sent before `begin`. `keep` is called when there is more to keep:
-    words, or a model of one more round.
+    error. Nothing is sent before `begin`. `save_so_far` writes what has become public
+    to a disk: the words, and then the model after each round.
     """
 
     def __init__(
@@ -188,11 +189,11 @@ class SecureSum:
         seed: bytes | None = None,
         prove: Callable[[bytes], bytes] = bytes,
         check: Callable[[int, bytes], bytes] = lambda party, message: message,
-        keep: Callable[[], None] | None = None,
+        save_so_far: Callable[[], None] | None = None,
     ) -> None:
         self.n_parties = terms.n_parties
         self.shares = terms.shares
-        self.keep = keep
+        self.save_so_far = save_so_far
         self._me = me
         self._exchange = exchange
         self._terms = terms
@@ -454,7 +455,8 @@ def fit_share(
 ) -> DocumentLDA:
     """Fit a party's model, the same for all parties, on its own documents."""
     model._validate_params()
-    return model._fit(X, user_ids, sums=sums)
+    model._training(unit_of(X, user_ids), sums=sums).fit(X, user_ids)
+    return model
 
 
 def check_model(estimator: Any) -> None:

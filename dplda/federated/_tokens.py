@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from dplda.core._corpus import Corpus
 from dplda.kernels import _metropolis
 from dplda.leaf._threads import in_threads
-from dplda.privacy._charge import MAX_WORDS
 from dplda.privacy._mechanisms import RandomizedBits
-from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy._streams import MAX_WORDS, Purpose, Streams
 
 # Tokens of a block of whole documents, which has its own stream; enters seeded results.
 BLOCK_TOKENS = 2**14

@@ -19,7 +19,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Integral, Real
 from operator import length_hint
-from types import FrameType
 from typing import Literal, Protocol, TypeVar
 
 from dplda.leaf._calm import wait_with
@@ -105,15 +104,12 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
         return
     frame = sys._getframe(1)
     level = 2
-    while _is_within(frame) and frame.f_back is not None:
+    while frame.f_back is not None:
+        if not frame.f_globals.get("__name__", "").startswith(_WITHIN):
+            break
         frame = frame.f_back
         level += 1
     warnings.warn(message, category, stacklevel=level)
-
-
-def _is_within(frame: FrameType) -> bool:
-    name: str = frame.f_globals.get("__name__", "")
-    return name.startswith(_WITHIN)
 
 
 class Verbose(Protocol):

@@ -7,6 +7,7 @@ numbers and the server's own randomness, and costs no privacy.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -16,9 +17,9 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
-from dplda.core._corpus import Corpus, Matrix, check_counts
+from dplda.core._corpus import Corpus, Matrix, check_counts, take_columns
 from dplda.core._fold_in import pad
-from dplda.core._private_fit import DISTINCT, columns_kept, exactly_one, publish
+from dplda.core._private_fit import DISTINCT, exactly_one, publish
 from dplda.core._signal import FEWEST_TESTS, deviate_of_mean, shown, warn_if_weak
 from dplda.kernels import _gibbs
 from dplda.leaf._messages import rounds
@@ -100,8 +101,10 @@ def reports_of(
 
     # private, unless X holds reports
     def read() -> sp.csr_array:
-        with columns_kept(model):
-            return check(model, X, reset=state is None)
+        checked = copy.copy(model)
+        reports = check(checked, X, reset=state is None)
+        take_columns(model, checked)
+        return reports
 
     # the size of the vocabulary is public: it enters the cost before X is read
     if state is not None:

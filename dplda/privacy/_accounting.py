@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -206,7 +206,7 @@ def grouped(events: Events) -> Groups:
         mu = math.hypot(*(math.sqrt(count) * (1.0 / noise) for noise, count in noises))
         noises = [(1.0 / mu, 1)]
     gaussians = [(Gaussian(noise), count) for noise, count in noises]
-    return (*gaussians, *sorted(others, key=_shown))
+    return (*gaussians, *sorted(others, key=lambda group: repr(group[0])))
 
 
 def _flat(event: Event) -> tuple[Event, int]:
@@ -220,10 +220,6 @@ def _flat(event: Event) -> tuple[Event, int]:
     if not isinstance(event, Event):
         raise TypeError(f"expected privacy events, got {type(event).__name__}")
     return event, count
-
-
-def _shown(group: tuple[Event, int]) -> str:
-    return repr(group[0])
 
 
 def without_statements(groups: Groups) -> tuple[Groups, Fraction, Fraction]:
@@ -599,9 +595,6 @@ def calibrate(
         by_order = _renyi(others, delta_left, False)[0]
         return min(by_order, _closed_epsilon(others, delta_left))
 
-    def total(events: Events) -> float:
-        return epsilon_of(events, delta, total_variation=total_variation)
-
     def least_noise(
         cost: Callable[[Events], float], target: float, guess: float, tolerance: float
     ) -> float:
@@ -619,6 +612,7 @@ def calibrate(
         not 1.0 / _LARGEST < start < _LARGEST
     ):  # where the better bound may be small enough
         start = 1.0
+    total = partial(epsilon_of, delta=delta, total_variation=total_variation)
     noise = least_noise(total, epsilon, start, tolerance)
     if not 1.0 / _LARGEST <= noise <= _LARGEST:
         reason = (

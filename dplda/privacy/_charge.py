@@ -26,20 +26,17 @@ from dplda.leaf._calm import Calm, Word
 from dplda.leaf._files import nameless
 from dplda.leaf._messages import warn_user
 from dplda.privacy._accounting import grouped
-from dplda.privacy._events import MAX_COUNT, Event, repeated
+from dplda.privacy._events import Event, repeated
 from dplda.privacy._ledger import Ledger, as_ledger
 from dplda.privacy._mechanisms import WORD_VARIATION
 from dplda.privacy._recorder import recorders
-from dplda.privacy._streams import keystream_total_variation
+from dplda.privacy._streams import MAX_WORDS, keystream_total_variation
 from dplda.privacy._warnings import PrivacyLeakWarning
 
-# Limit on the random words of a fit, as on its steps, and their distance from ideal
-# randomness, which the fit pays for. Both are constants, because a charge may not
-# depend on private data.
-MAX_WORDS = MAX_COUNT
 # Topics are drawn with 128 bits each, from at most 2048: 2**-118 for a word
 # (docs/proofs_word.md).
 TOPIC_DRAWS = MAX_WORDS * 2.0**-118
+# distance of all words of a fit from ideal ones, which it pays for
 TOTAL_VARIATION = (
     keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + TOPIC_DRAWS
 )
@@ -187,11 +184,6 @@ class Charge:
             self._ledger.begin_release(self._entry)
         self._has_begun = True
         self._room.close()
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether it is spent."""
-        return self._has_begun
 
     def claim(self, plan: tuple[Step, ...]) -> None:
         """Hand the next steps of the plan to a curator, who releases them once.

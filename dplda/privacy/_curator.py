@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplda.leaf._threads import in_threads
-from dplda.privacy._charge import MAX_WORDS, TOO_MANY_WORDS, Charge, Step
+from dplda.privacy._charge import TOO_MANY_WORDS, Charge, Step
 from dplda.privacy._events import Event, Gaussian, NonPrivate, PoissonSampled
 from dplda.privacy._mechanisms import SPARE_PIECE, Cells, Mechanism
 from dplda.privacy._recorder import Computed, announce, recorders
-from dplda.privacy._streams import PIECE, Purpose, Streams
+from dplda.privacy._streams import MAX_WORDS, PIECE, Purpose, Streams
 from dplda.privacy._sums import ALONE, Sums
 
 # from the noise stream of a release to that of its next attempt: above any round
@@ -161,9 +161,8 @@ class Curator:
             can_take_noise = value.dtype in (np.int32, np.int64) and value.flags.carray
             is_alone = self._sums.shares.n_parties == 1
             in_place = overwrite_value and can_take_noise and is_alone
-            computed = Computed(label, round, value, mechanism, event)
-            if in_place and recorders():
-                computed = Computed(label, round, value.copy(), mechanism, event)
+            exact = value.copy() if in_place and recorders() else value
+            computed = Computed(label, round, exact, mechanism, event)
             noisy = self._noisy_sum(value, mechanism, label, round, in_place, n_jobs)
             for recorder in recorders():
                 noisy = recorder.released(computed, noisy)

@@ -27,6 +27,10 @@ from dplda.privacy._events import MAX_COUNT
 
 Words: TypeAlias = NDArray[np.uint64]
 
+# Limit on the random words of a fit, as on its steps: a fit pays for the distance of so
+# many from ideal ones. It is a constant, because a charge may not depend on the data.
+MAX_WORDS = MAX_COUNT
+
 # Words that are drawn at a time: their 512 KB stay in the second-level cache. Each
 # piece of cells has its own noise stream, so it enters seeded results.
 PIECE = 2**16
@@ -163,7 +167,7 @@ class Reader:
     A reader is for one thread. Mechanisms take most bits from the stream, and the few
     bits that they rarely need from the spare stream. The counter of a cipher block is
     its address: purpose 1 byte, round 4, block 5, spare 1, position 5. Streams are
-    disjoint: no fit may draw more than `MAX_COUNT` words.
+    disjoint: no fit may draw more than `MAX_WORDS` words.
     """
 
     def __init__(
@@ -181,7 +185,7 @@ class Reader:
             + check_integer("round", round, 0, 2**32 - 1).to_bytes(4, "big")
             + check_integer("block", block, 0, 2**40 - 1).to_bytes(5, "big")
         )
-        self._skip = check_integer("skip", skip, 0, MAX_COUNT - 1)
+        self._skip = check_integer("skip", skip, 0, MAX_WORDS - 1)
         # with the words read so far
         self._running: dict[bool, tuple[CipherContext, int]] = {}
 
@@ -202,7 +206,7 @@ class Reader:
             if half:
                 self.words(1, spare=spare)
         cipher, position = self._running[spare]
-        check_integer("n", n, 0, MAX_COUNT - position)
+        check_integer("n", n, 0, MAX_WORDS - position)
         self._running[spare] = (cipher, position + n)
         with self._streams._lock:
             self._streams.n_words += n + n % 2

@@ -44,8 +44,9 @@ class SumsPromise(NamedTuple):
 class Sums(Protocol):
     """Who makes a sum public. A fit gets one; its words are on the card."""
 
-    # called after each round, when the fitted attributes are set; None: only at the end
-    keep: Callable[[], None] | None
+    # Writes the fitted attributes to a disk, as far as the fit has come: a process that
+    # is killed then loses nothing that is paid for. None: the fit is in memory alone.
+    save_so_far: Callable[[], None] | None
 
     @property
     def shares(self) -> Shares:
@@ -84,7 +85,7 @@ class Sums(Protocol):
 class Alone:
     """One curator has all documents: its own sums become public."""
 
-    keep: Callable[[], None] | None = None
+    save_so_far: Callable[[], None] | None = None
     shares = Shares()
 
     def begin(self) -> None:

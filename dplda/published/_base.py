@@ -41,9 +41,9 @@ class Flaw:
         )
 
 
-def noise_range(low: float = 1e-9, high: float = 1e9) -> list[Interval | Options]:
+def noise_range() -> list[Interval | Options]:
     """The constraint of a parameter that states the noise; infinity means no noise."""
-    return [Interval(Real, low, high, closed="both"), Options(Real, {math.inf})]
+    return [Interval(Real, 1e-9, 1e9, closed="both"), Options(Real, {math.inf})]
 
 
 class PublishedLDA(BaseLDA):

@@ -21,11 +21,17 @@ from dplda.kernels import _published_iftm
 from dplda.leaf._checks import check_number
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
-from dplda.privacy._charge import MAX_WORDS, TOO_MANY_WORDS
+from dplda.privacy._charge import TOO_MANY_WORDS
 from dplda.privacy._curves import U
 from dplda.privacy._mechanisms import BLOCK_BITS
 from dplda.privacy._recorder import announce
-from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers
+from dplda.privacy._streams import (
+    MAX_WORDS,
+    Purpose,
+    Streams,
+    Words,
+    uniform_integers,
+)
 from dplda.published._base import (
     COUNTS,
     Flaw,

@@ -23,7 +23,8 @@ from dplda.leaf._files import IN_MEMORY, PUBLIC, check_writable, write_atomicall
 Content = TypeVar("Content")
 Tables: TypeAlias = Mapping[str, np.ndarray]
 
-# More than a fit can have made: 1,000 topics of 250,000 words with their names.
+# Of a file or message, which is read into memory: more than a fit can have made, 1,000
+# topics of 250,000 words with their names.
 MAX_BYTES = 2**31
 _METADATA = "dplda"  # the only key: several keys have no fixed order
 # end of the name of a table in Fortran order: in C order, its sums would differ in the

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-LONGEST = 60  # letters of a word or name, and letters or words of an n-gram
+LETTERS_SHOWN = 60  # of a word, an n-gram or a name: more would widen the page
 JOINERS = "\u200c\u200d"  # of Persian and Indian scripts
 EMPTY = ("rect", "circle", "path", "polygon", "polyline", "col")
 
@@ -37,7 +37,7 @@ def joined(parts: Iterable[str]) -> Html:
     )
 
 
-def clean(text: object, longest: int | None = LONGEST) -> str:
+def clean(text: object, longest: int | None = LETTERS_SHOWN) -> str:
     """A text of unknown origin without control and direction characters, cut."""
     letters = str(text)
     if longest is not None and len(letters) > longest:

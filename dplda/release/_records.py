@@ -18,7 +18,7 @@ from dplda.privacy._events import Event, from_record, to_record
 
 Value = TypeVar("Value")
 
-MAX_TEXT = 10_000  # characters of a text of unknown origin, or bytes of its fields
+MAX_TEXT = 10_000  # characters of a text of unknown origin that is shown or compiled
 
 
 def record_of(guarantee: Guarantee) -> dict[str, object]:

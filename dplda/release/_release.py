@@ -33,7 +33,6 @@ from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._messages import log_event, warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.release._container import load, save, unpack
-from dplda.release._markup import LONGEST
 from dplda.release._records import MAX_TEXT, read_digest, read_guarantee, read_text
 from dplda.release._released_model import (
     KIND,
@@ -478,8 +477,8 @@ def _check_settings(
     if [type(n) for n in ngram_range] != [int, int]:
         raise ValueError("ngram_range must be two integers")
     least, most = ngram_range
-    if not 1 <= least <= most <= LONGEST:
-        raise ValueError(f"ngram_range must be from 1 to {LONGEST}")
+    if not 1 <= least <= most <= 60:  # a reader makes so many n-grams of each word
+        raise ValueError("ngram_range must be from 1 to 60")
     if isinstance(stop_words, str):  # a name, such as "english"
         raise ValueError("stop_words must be a list")
     if stop_words is not None and not all(isinstance(word, str) for word in stop_words):

@@ -12,7 +12,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dplda.core._base import BaseLDA
-from dplda.core._pipeline import FROM_SEEDS, added_up
+from dplda.core._joint_guarantee import FROM_SEEDS, added_up
 from dplda.core._signal import by_share, evidence_of, is_tested, relevance, standing
 from dplda.core._texts import words_of
 from dplda.leaf._checks import check_integer

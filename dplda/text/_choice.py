@@ -244,9 +244,10 @@ def selection_of(
 def checked_candidates(candidates: str | Iterable[str] | None, rule: Rule) -> list[str]:
     """The public list without repetitions and terms that no text can produce."""
     if isinstance(candidates, str):
-        is_ours = isinstance(rule, Words)  # and no function of the caller
-        read = words_of_language if is_ours else words_of_language.__wrapped__
-        return read(candidates, rule)
+        if isinstance(rule, Words):
+            return words_of_language(candidates, rule)
+        # a function of the caller may give other words each time
+        return words_of_language.__wrapped__(candidates, rule)
     terms = list(dict.fromkeys([] if candidates is None else candidates))
     if not all(isinstance(term, str) for term in terms):
         raise ValueError(

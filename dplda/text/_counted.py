@@ -27,11 +27,11 @@ from dplda.datasets import CountShards, write_shards
 from dplda.datasets._shards import narrowed
 from dplda.document._shards import InProcess
 from dplda.leaf._checks import LARGEST_INTEGER
+from dplda.leaf._files import IN_MEMORY
 from dplda.leaf._messages import Progress, named, unnumbered
 from dplda.leaf._users import number_users
 
 MOST_TERMS = 1 << 24  # of 150 bytes each
-IN_MEMORY = 1 << 24  # entries, of 8 bytes; a few copies of them are made
 _DIGITS = b"0123456789"
 
 
@@ -56,8 +56,9 @@ class Counted:
     ----------
     terms : list of str
         All different terms.
-    n_docs, n_tokens, n_units : int
-        Number of documents, of all their terms, and of protected units.
+    n_docs, n_written, n_tokens, n_units : int
+        Number of documents, of texts that are not empty, of all terms, and of protected
+        units.
     has_words : bool
         Whether a document has a word, which may be a stop word.
     users : ndarray of shape (n_docs,) or None
@@ -89,7 +90,7 @@ class Counted:
         self.has_words = False
         self.n_tokens = 0
 
-        def counted(block: list[Any]) -> Entries:
+        def entries_of(block: list[Any]) -> Entries:
             words, (number, times, ptr) = splitter(block)
             own = np.fromiter(map(numbers.__getitem__, words), np.int32, len(words))
             if len(numbers) - n_stop > MOST_TERMS:
@@ -109,9 +110,10 @@ class Counted:
         self.shards: CountShards | None = None
         self._entries = _joined([])
         try:
-            self._keep(map(counted, in_blocks(documents)), user_ids)
+            self._keep(map(entries_of, in_blocks(documents)), user_ids)
             self.terms = list(islice(numbers, n_stop, None))
             self._written = np.concatenate(forms)
+            self.n_written = len(self._written)
             self.n_docs = len(self._entries.ptr) - 1
             if self.shards is not None:
                 self.n_docs = self.shards.shape[0]
@@ -165,7 +167,8 @@ class Counted:
             if users is None:
                 for rows in row_blocks(ptr):
                     own = ptr[rows.start : rows.stop + 1].astype(np.int64)
-                    yield number[own[0] : own[-1]].astype(np.int64), own - own[0]
+                    terms = number[own[0] : own[-1]]
+                    yield terms.astype(np.int64), own - own[0]
                 continue
             keys = different(np.repeat(users, np.diff(ptr)) << 32 | number)
             sizes = np.bincount(keys >> 32, minlength=int(users.max(initial=-1)) + 1)
@@ -216,19 +219,13 @@ class Counted:
 
     def copies(self) -> tuple[int, int]:
         """How many texts are duplicates, and how many others differ only in digits."""
-        n_texts = len(self._written)
         n_different, n_forms = (len(different(forms)) for forms in self._written.T)
-        return n_texts - n_different, n_different - n_forms
+        return self.n_written - n_different, n_different - n_forms
 
     def n_among(self, texts: Iterable[str]) -> int:
         """How many texts that are not empty are among the given ones."""
         given = np.fromiter(map(hash, texts), np.int64)
         return int(np.isin(self._written[:, 0], given).sum())
-
-    @property
-    def n_written(self) -> int:
-        """Number of texts that are not empty."""
-        return len(self._written)
 
 
 def _joined(blocks: list[Entries]) -> Entries:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
+from dplda.core._private_fit import BY_CALLER
 from dplda.datasets._word_vectors import SOURCE, VectorsByWord, load_word_vectors
 from dplda.document._document_budget import PUBLIC_VECTORS
 from dplda.document._public_words import SHARED, Vectors, left_out
@@ -108,7 +109,7 @@ def add_words(
     std = getattr(narrow, "components_std_", None)
     noise = np.zeros(len(known)) if std is None else std
     cells = _cells_of_others(table.T, noise, vectors[has_vector].astype(np.float64))
-    origin = SOURCE if source is None else "public by declaration of the caller"
+    origin = SOURCE if source is None else BY_CALLER
     wider = narrow._edited(f"{n_added} words added by their vectors ({origin})")
     assumptions = dict.fromkeys([*wider.privacy_.assumptions, PUBLIC_VECTORS])
     wider.privacy_ = dataclasses.replace(wider.privacy_, assumptions=tuple(assumptions))

@@ -95,7 +95,7 @@ def _left_out(name: str, are_paid: bool) -> Iterator[None]:
 
 
 class Parts(NamedTuple):
-    """What a fit does."""
+    """What a fit does; public, except for the streams of words and topics."""
 
     words: Choice | GivenWords
     training: Training  # of the topic model
@@ -117,7 +117,7 @@ def parts_of(
     inputs = PublicInputs(
         estimator.public_texts, _source_of(estimator), estimator.n_jobs
     )
-    list(inputs.each_text())
+    list(inputs.each_text())  # refuses what is no text
     if not isinstance(inputs.source, str | None):
         check_source("word_vectors", inputs.source)
     for_words, for_topics = _shares_of(estimator)

@@ -74,8 +74,9 @@ class Selection:
         """Least integer that a term outside of the public list has to reach."""
         if not self.discover:
             return math.inf
-        if not isinstance(self.failure, ApproximateDP):  # without noise
+        if self.mechanism.exact:
             return 1
+        assert isinstance(self.failure, ApproximateDP)
         return selection_threshold(self.mechanism, self.failure.delta, self.max_terms)
 
     def count(self, counted: Counted, asked: Sequence[str], streams: Streams) -> Counts:
@@ -244,7 +245,10 @@ def _prior(weights: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
         return np.add.reduceat(values, starts) / sizes
 
     law_mean = average(law)
-    mean = _combined(average(weights), noise**2 / sizes, law_mean, law_mean**2)
+    # the mean of a normal estimate and of a normal prior around the law
+    spread = law_mean**2
+    of_bins = noise**2 / sizes
+    mean = (average(weights) * spread + law_mean * of_bins) / (spread + of_bins)
     mean = np.maximum(mean, LEAST * law_mean)
     excess = average((weights - np.repeat(mean, sizes)) ** 2) - noise**2
     error = 2 * (noise**2 + np.maximum(excess, 0)) ** 2 / sizes
@@ -271,13 +275,6 @@ def _by_meaning(
     deviations = (y / mean - 1)[:, None]
     found = left_out(directions, deviations, precision, penalty)
     return np.maximum(1 + found[:, 0], LEAST)
-
-
-def _combined(
-    estimate: np.ndarray, error: np.ndarray, prior: np.ndarray, spread: np.ndarray
-) -> np.ndarray:
-    """The mean of a normal estimate and of a normal prior, by their variances."""
-    return (estimate * spread + prior * error) / (spread + error)
 
 
 def _posterior(

@@ -16,14 +16,13 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import warn_of_coverage
-from dplda.core._pipeline import guarantee_of_steps
+from dplda.core._joint_guarantee import joint_guarantee, with_earlier_fit
 from dplda.core._private_fit import (
     PRIVACY_CONSTRAINTS,
     Interval,
     PrivateEstimator,
     Promise,
     charge_of,
-    guarantee_of_both,
     publish,
 )
 from dplda.core._signal import MEANING, NOT_TESTED, is_tested
@@ -36,7 +35,7 @@ from dplda.leaf._compat import HasMethods, StrOptions
 from dplda.leaf._messages import Progress, named
 from dplda.leaf._rows import collected
 from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
-from dplda.privacy import Guarantee, NonPrivate
+from dplda.privacy import Guarantee
 from dplda.reading._displays import TopicRow, list_topics
 from dplda.reading._groups import groups_of
 from dplda.reading._topic_counts import PaidCounts
@@ -320,14 +319,12 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
 
     def _fit(self, raw_documents: Any, user_ids: Any, parts: Parts) -> None:
         """Choose the words, find the topics, and count the texts, as planned."""
-        words, training, inputs, counting, _ = parts  # public
+        # public, except for the streams of words and topics, which are secret
+        words, training, inputs, counting, _ = parts
         model = training.model
-        plan = [*words.plan, *training.plan]  # public
-        n_streams = 1 + isinstance(words, Choice)  # of topics, and of a choice
-        if counting is not None:
-            plan += counting.plan
-            n_streams += 1
-        has_noise = any(not isinstance(event, NonPrivate) for _, event in plan)
+        # those parts that release something, each with streams of its own
+        paid = [part for part in (words, training, counting) if part and part.plan]
+        plan = [step for part in paid for step in part.plan]  # public
         progress = Progress.of(self)
         texts = progress.during(column_of(raw_documents), named("reading texts"))
         with (
@@ -336,8 +333,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 self,
                 plan,
                 unit=charged_unit(user_ids),
-                seeded=self.random_state is not None and has_noise,
-                n_streams=n_streams,
+                seeded=self.random_state is not None,
+                n_streams=len(paid),
             ) as charge,
             closing(
                 Counted(
@@ -518,12 +515,10 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         """
         model = parts.training.model
         earlier = parts.earlier
-        steps = [
-            (type(step).__name__.lower(), step) for step in (self.vectorizer_, model)
-        ]
-        both = guarantee_of_steps(steps, seeds_differ=True)
-        if earlier is not None:
-            cost = guarantee_of_both(cost, earlier)
+        fits = [(type(fit).__name__.lower(), fit) for fit in (self.vectorizer_, model)]
+        both = joint_guarantee(fits, seeds_differ=True)
+        if earlier is not None:  # which has paid for the words
+            cost = with_earlier_fit(cost, earlier)
             both = dataclasses.replace(
                 both,
                 epsilon=cost.epsilon,

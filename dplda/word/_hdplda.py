@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import Corpus, check_counts
+from dplda.core._corpus import Corpus, check_counts, take_columns
 from dplda.core._private_fit import (
     DISTINCT,
     PRIVACY_CONSTRAINTS,
@@ -20,7 +21,6 @@ from dplda.core._private_fit import (
     Promise,
     charge_of,
     check_paid,
-    columns_kept,
     exactly_one,
     make_guarantee,
     noted_if_cut_short,
@@ -301,17 +301,15 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         check_paid(self, plan, paid_before, self.max_iter)
         streams = Streams.from_random_state(self.random_state)  # secret
         n_done = 0 if released is None else self.n_iter_
-        with (
-            charge_of(
-                self,
-                plan,
-                unit="word",
-                seeded=streams.seeded,
-                is_first=paid_before is None,
-            ) as charge,
-            columns_kept(self, charge),
-        ):
-            X = check_counts(self, X, reset=released is None)  # private
+        checked = copy.copy(self)  # gets the columns of X; `self`, at the end
+        with charge_of(
+            self,
+            plan,
+            unit="word",
+            seeded=streams.seeded,
+            is_first=paid_before is None,
+        ) as charge:
+            X = check_counts(checked, X, reset=released is None)  # private
             shape = (X.shape[1], int(self.n_components))  # public
             last_round = n_done + n_sweeps
             tests = self._kept_out(X.shape[0])  # public
@@ -417,6 +415,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                     last = t
             finally:
                 if last > n_done:
+                    take_columns(self, checked)
                     average = NoisyCounts(total, n, mechanisms, is_tested)
                     self._publish(average, last, paid_before, streams, charge, evidence)
             if last >= self.max_iter:
