@@ -40,7 +40,7 @@ def X():
 class Alone:
     """The other parties, if they hold nothing and draw no noise."""
 
-    keep = None
+    save_so_far = None
 
     def __init__(self, terms, first=None):
         self.n_parties = terms.n_parties
