@@ -576,6 +576,7 @@ def test_weeks_that_are_parts_of_a_ledger_cost_one_week_and_join(model, X, data)
         ([tables[0], tables[0]], "the same group"),
         ([users], "one grouping"),
         ([alone], "may be in several of them"),
+        ([alone, tables[0]], "the same"),
         ([tables[0], dataclasses.replace(tables[1], noise_scale=9.0)], "the same"),
         (
             [
@@ -591,6 +592,44 @@ def test_weeks_that_are_parts_of_a_ledger_cost_one_week_and_join(model, X, data)
             TopicCounts.joined(wrong)
     with pytest.raises(TypeError, match="list of TopicCounts"):
         TopicCounts.joined([1])
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.PrivateDataWarning")
+def test_users_pay_for_each_of_the_tables_that_are_joined(model, X, data, tmp_path):
+    """A user may write in each month, and counts as one in each."""
+    ledger = Ledger(epsilon=3.0)
+    month, tables = data["by"]["month"], []
+    for name in MONTHS:
+        rows = np.flatnonzero(month == name)
+        given = {
+            "by": {"month": [name] * len(rows)},
+            "levels": {"month": [name]},
+            "user_ids": data["users"][rows],
+            "ledger": ledger,
+        }
+        tables.append(private_topic_counts(model, X[rows], epsilon=1.0, **given))
+    year = TopicCounts.joined(tables)
+    together = epsilon_of([e for t in tables for e in t.privacy_.events], 1e-6)
+    assert year.privacy_.epsilon == pytest.approx(together, rel=1e-6)
+    assert ledger.epsilon_spent == pytest.approx(together, rel=1e-6)
+    assert together > 1.7
+    assert year.most_groups == {"month": 3}
+    assert_array_equal(year.counts["month"][2], tables[2].counts["month"][0])
+    year.save(tmp_path / "year.dplda")
+    assert load_counts(tmp_path / "year.dplda").privacy_.epsilon == pytest.approx(
+        together, rel=1e-6
+    )
+
+
+def test_texts_without_a_group_are_told_by_grouping(model, X, data):
+    month = data["by"]["month"].astype(object)
+    month[5:50] = ""
+    by = data["by"] | {"month": month}
+    with pytest.warns(PrivateDataWarning) as said:
+        count(model, X, data, by=by)
+    (told,) = [str(w.message) for w in said]
+    assert told.startswith("50 documents")  # 9 in one, 45 in the other, 4 in both
+    assert "9 in 'ward' and 45 in 'month'" in told
 
 
 # ---- models of texts, the plan, and the command --------------------------------------

@@ -98,9 +98,14 @@ class Groups:
         known = np.all([place >= 0 for place in places.values()], axis=0)
         n_unknown = n_docs - int(known.sum())
         if n_unknown:
+            where = " and ".join(
+                f"{(place < 0).sum()} in {name!r}"
+                for name, place in places.items()
+                if (place < 0).any()
+            )
             warn_user(
-                f"{n_unknown} documents have a group that is not in levels, and are "
-                "counted nowhere (not for release)",
+                f"{n_unknown} documents have a group that is not in levels ({where}), "
+                "and are counted nowhere (not for release)",
                 PrivateDataWarning,
             )
         if [*self.levels] == [*self.columns]:
