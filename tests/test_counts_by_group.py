@@ -697,6 +697,32 @@ def test_a_fit_and_its_counts_are_one_charge():
         )
 
 
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
+def test_next_month_is_fitted_and_counted_in_one_charge():
+    texts, users, wards, _ = notes(400)
+    ledger = Ledger(epsilon=12.0)
+    model = partial(
+        PrivateTopicModel,
+        epsilon=6.0,
+        vocabulary=WORDS,
+        model=SubLDA(max_iter=10),
+        ledger=ledger,
+    )
+    first = model("auto", expected_n_docs=90).fit(texts[:200], user_ids=users[:200])
+    given = {"levels": {"ward": [*TOPICS]}, "counts_epsilon": 3.0}
+    later = {"by": {"ward": wards[200:]}, "user_ids": users[200:], "earlier": first}
+    second = model("auto", expected_n_docs=9000)  # which keeps the number of topics
+    table = second.fit_and_count(texts[200:], **given, **later)
+    assert second.components_.shape == first.components_.shape
+    assert second.components_.sum() > 1.3 * first.components_.sum()
+    assert table.counts["ward"].sum() == pytest.approx(90, abs=6 * table.noise_scale)
+    both = epsilon_of([*second.privacy_.events, *table.privacy_.events], 1e-6)
+    assert ledger.epsilon_spent == pytest.approx(both, rel=1e-6)
+    with pytest.raises(ValueError, match="got PrivateTopicModel that is not fitted"):
+        second.fit_and_count(texts, **given, **later | {"earlier": model(2)})
+    assert len(ledger.entries()) == 2
+
+
 def test_seeded_counts_of_a_model_without_privacy_are_marked_as_seeded():
     texts, _, wards, _ = notes(100)
     given = {"by": {"ward": wards}, "levels": {"ward": [*TOPICS]}}
