@@ -93,6 +93,8 @@ def test_every_command_has_a_help_without_none(capsys, arguments):
         ["fit", "notes"],
         ["fit", "notes", "--epsilon", "1", "--example"],
         ["fit", "--example", "--epsilon", "much"],
+        ["fit", "--example", "--n-components", "many"],
+        ["fit", "--example", "--n-components", "auto"],  # of an unknown number of texts
         ["plan"],
         ["ledger"],
     ],
@@ -138,6 +140,17 @@ def test_the_plan_reads_nothing_and_says_what_to_expect(capsys, language):
         word_vectors=language == "en",
     )
     assert capsys.readouterr().out == f"{replace(expected, epsilon=2.0)}\n"
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
+def test_a_plan_chooses_the_number_of_topics(capsys):
+    options = ["plan", "--n-docs", "6000", "--max-features", "500", "--epsilon", "2"]
+    for groups in ([], ["--groups", "9"]):  # counts leave less for topics
+        assert main([*options, "--n-components", "auto", *groups]) == 0
+        said = capsys.readouterr().out
+        (number,) = re.findall(r"recommended topics +at most (\d+)", said)
+        assert main([*options, "--n-components", number, *groups]) == 0
+        assert capsys.readouterr().out == said
 
 
 def test_a_ledger_is_shown(capsys, tmp_path):
