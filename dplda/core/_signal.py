@@ -30,6 +30,8 @@ MEANING = (
     "Of the topics without a question mark at most one in ten is expected to be noise. "
     "A question mark means: not shown to be more than noise."
 )
+# What a card says of weak topics whose rows do not come from the texts.
+CLUSTERS = "are replaced by public clusters of words"
 NOT_TESTED = (
     "The topics are not tested: nobody knows which of them are more than noise. The "
     f"fit had fewer than {FEWEST_WITH_TEST} rounds, a single topic, or too few "

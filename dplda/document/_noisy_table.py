@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dplda.core._fold_in import slices
-from dplda.core._signal import shown, with_signal
+from dplda.core._signal import CLUSTERS, shown, with_signal
 from dplda.document._document_budget import Round
 from dplda.document._public_words import Agreement, PublicWords, Vectors
 from dplda.document._table_estimate import (
@@ -44,8 +44,7 @@ RENEWED = 4
 
 # What the model has instead of topics, for the card.
 BY_CLUSTERS = (
-    "{} of {} are not shown, and are replaced by public clusters of words with the "
-    "rest of the private word totals"
+    f"%d of %d are not shown, and {CLUSTERS} with the rest of the private word totals"
 )
 BY_TOTALS = (
     "{} of {} are not shown; fresh sums of the documents confirm {:.0%} of what these "
@@ -446,7 +445,7 @@ def with_clusters(
         n_weak = int(np.count_nonzero(weak))
         if clusters is not None:
             parts = clusters[:, weak] / clusters[:, weak].sum(axis=1, keepdims=True)
-            line = BY_CLUSTERS.format(n_weak, n_components)
+            line = BY_CLUSTERS % (n_weak, n_components)
         else:
             kept = tested.confirmed_part(weak)
             parts = kept * of_one_size(table[:, weak]) + (1 - kept) / n_weak
