@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 import warnings
 from datetime import date
 from functools import partial
@@ -812,6 +813,28 @@ def test_the_command_charges_words_topics_and_counts_at_once(files, capsys):
     assert len(expected) == 54  # the last one of 2025, and 53 of 2026
     found = table.counts["week"].sum(axis=1)
     assert_allclose(found, [*expected.values()], atol=0.1)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("answer", "code"), [("", 1), ("yes", 0)])
+def test_on_a_terminal_counts_say_their_noise_and_ask(
+    files, capsys, monkeypatch, answer, code
+):
+    assert main([*FIT.split(), "--no-ledger"]) == 0
+    capsys.readouterr()
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    asked = []
+    monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or answer)
+    later = "counts topics.dplda notes.csv --user-column patient --epsilon 1"
+    assert main([*later.split(), *GROUPS.split()]) == code
+    said = capsys.readouterr().out
+    assert asked == ["Spend epsilon 1 on these users? [y/N] "]
+    (stated,) = re.findall(r"standard deviation ([0-9.]+)\. ", said)
+    counted = (files / "counts.dplda").exists()
+    assert counted == (files / "notes.csv.ledger").exists() == (code == 0)
+    if counted:
+        noise = load_counts("counts.dplda").noise_scale
+        assert float(stated) == pytest.approx(noise, rel=0.01)
 
 
 @pytest.mark.parametrize(
