@@ -279,6 +279,7 @@ WRONG = {
         TypeError,
         "got one text",
     ),
+    "a set": ({"levels": {"ward": {*"abc"}, "month": MONTHS}}, TypeError, "no order"),
     "none": ({"levels": {"ward": [], "month": MONTHS}}, ValueError, "at least one"),
     "control": (
         {"levels": {"ward": ["a\x1b[2J"], "month": MONTHS}},

@@ -379,10 +379,13 @@ def test_counts_of_another_model_or_unit_are_refused(released, X):
     for table, got in ((np.ones((3, K)), "ndarray"), (without, "no groups")):
         with pytest.raises(TypeError, match=f"private_topic_counts with .*{got}"):
             report(released, counts=[table])
+    with pytest.raises(TypeError, match="list of tables"):
+        report(released, counts=counted(released, X))
     for names, error in (
         ({9: "a"}, ValueError),
         ({"a": "b"}, TypeError),
         ({0: ""}, ValueError),
+        (["Heart"], TypeError),
     ):
         with pytest.raises(error, match=r"names|name of topic 0"):
             report(released, names=names)

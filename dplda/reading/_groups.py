@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import product
 
@@ -260,8 +260,9 @@ def groups_of(
 def _checked_levels(name: object, levels: Iterable[str]) -> tuple[str, ...]:
     if not (isinstance(name, str) and name.strip() and name.isprintable()):
         raise ValueError("the name of a grouping must be a printable text")
-    if isinstance(levels, str):
-        raise TypeError(f"levels[{name!r}] must be a list of groups, got one text")
+    if isinstance(levels, str | Set):  # the order of a set differs between processes
+        got = "one text" if isinstance(levels, str) else "a set, which has no order"
+        raise TypeError(f"levels[{name!r}] must be a list of groups, got {got}")
     levels = tuple(levels)
     if not all(map(is_label, levels)):
         raise ValueError(
