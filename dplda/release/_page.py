@@ -245,11 +245,11 @@ def _cards(facts: Facts, total: Guarantee, counts: Sequence[TopicCounts]) -> Htm
             ),
             element(
                 "p",
-                "Suppose that an attacker knows all other texts, tests whether one "
-                f"{unit} took part, and is wrong about 1% of those who did not. The "
-                "best such attack recognizes at most ",
+                "Suppose that an attacker knows all other texts, and tests whether one "
+                f"{unit} was in the data, with a false alarm for 1 in 100 that were "
+                "not. The best such attack recognizes at most ",
                 element("b", f"{found:g}%"),
-                " of those who took part. Guessing recognizes 1%.",
+                " of those that were. Guessing recognizes 1%.",
             ),
         ]
     missing = [
