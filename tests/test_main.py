@@ -17,7 +17,7 @@ import pytest
 import dplda
 from dplda.__main__ import main
 from dplda.datasets import load_wordnet_glosses
-from dplda.privacy import Gaussian, Ledger, split_epsilon
+from dplda.privacy import BudgetError, Gaussian, Ledger, calibrate, split_epsilon
 
 ROOT = Path(__file__).parents[1]
 
@@ -151,6 +151,24 @@ def test_a_plan_chooses_the_number_of_topics(capsys):
         (number,) = re.findall(r"recommended topics +at most (\d+)", said)
         assert main([*options, "--n-components", number, *groups]) == 0
         assert capsys.readouterr().out == said
+
+
+def test_a_ledger_says_how_much_one_more_fit_may_cost(capsys, tmp_path):
+    path = str(tmp_path / "privacy.sqlite")
+    ledger = Ledger(path, epsilon=4.0)
+    ledger.reserve("first", "document", [Gaussian(1.5)])
+    assert main(["ledger", "show", path]) == 0
+    said = re.search(r"one more .* about epsilon ([0-9.]+)", capsys.readouterr().out)
+    one_more = float(said[1])
+    assert one_more > 1.5 * ledger.remaining
+
+    def fit(epsilon):
+        noise = calibrate(Gaussian, epsilon, 1e-6)
+        return ledger.reserve("second", "document", [Gaussian(noise)])
+
+    with pytest.raises(BudgetError):
+        fit(1.01 * one_more)
+    fit(0.99 * one_more)
 
 
 def test_a_ledger_is_shown(capsys, tmp_path):
