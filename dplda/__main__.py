@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _close_output()
     except (ImportError, OSError, TypeError, ValueError) as error:
         # it may quote names of files, and what others have written
-        print(f"error: {_printable(error)}", file=sys.stderr)
+        print(f"error: {_printable(_said(error))}", file=sys.stderr)
     finally:
         warnings.formatwarning = usual
     return 1
@@ -97,6 +97,13 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 def _close_output() -> None:
     """Send what is left of the output nowhere: no error follows at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _said(error: Exception) -> object:
+    """What an error says; of a file, without the number that the system gives it."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{os.fspath(error.filename)}: {error.strerror}"
+    return error
 
 
 def _without_line(

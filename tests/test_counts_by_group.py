@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 import warnings
 from datetime import date
 from functools import partial
@@ -278,6 +279,7 @@ WRONG = {
         TypeError,
         "got one text",
     ),
+    "a set": ({"levels": {"ward": {*"abc"}, "month": MONTHS}}, TypeError, "no order"),
     "none": ({"levels": {"ward": [], "month": MONTHS}}, ValueError, "at least one"),
     "control": (
         {"levels": {"ward": ["a\x1b[2J"], "month": MONTHS}},
@@ -576,6 +578,7 @@ def test_weeks_that_are_parts_of_a_ledger_cost_one_week_and_join(model, X, data)
         ([tables[0], tables[0]], "the same group"),
         ([users], "one grouping"),
         ([alone], "may be in several of them"),
+        ([alone, tables[0]], "the same"),
         ([tables[0], dataclasses.replace(tables[1], noise_scale=9.0)], "the same"),
         (
             [
@@ -591,6 +594,44 @@ def test_weeks_that_are_parts_of_a_ledger_cost_one_week_and_join(model, X, data)
             TopicCounts.joined(wrong)
     with pytest.raises(TypeError, match="list of TopicCounts"):
         TopicCounts.joined([1])
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.PrivateDataWarning")
+def test_users_pay_for_each_of_the_tables_that_are_joined(model, X, data, tmp_path):
+    """A user may write in each month, and counts as one in each."""
+    ledger = Ledger(epsilon=3.0)
+    month, tables = data["by"]["month"], []
+    for name in MONTHS:
+        rows = np.flatnonzero(month == name)
+        given = {
+            "by": {"month": [name] * len(rows)},
+            "levels": {"month": [name]},
+            "user_ids": data["users"][rows],
+            "ledger": ledger,
+        }
+        tables.append(private_topic_counts(model, X[rows], epsilon=1.0, **given))
+    year = TopicCounts.joined(tables)
+    together = epsilon_of([e for t in tables for e in t.privacy_.events], 1e-6)
+    assert year.privacy_.epsilon == pytest.approx(together, rel=1e-6)
+    assert ledger.epsilon_spent == pytest.approx(together, rel=1e-6)
+    assert together > 1.7
+    assert year.most_groups == {"month": 3}
+    assert_array_equal(year.counts["month"][2], tables[2].counts["month"][0])
+    year.save(tmp_path / "year.dplda")
+    assert load_counts(tmp_path / "year.dplda").privacy_.epsilon == pytest.approx(
+        together, rel=1e-6
+    )
+
+
+def test_texts_without_a_group_are_told_by_grouping(model, X, data):
+    month = data["by"]["month"].astype(object)
+    month[5:50] = ""
+    by = data["by"] | {"month": month}
+    with pytest.warns(PrivateDataWarning) as said:
+        count(model, X, data, by=by)
+    (told,) = [str(w.message) for w in said]
+    assert told.startswith("50 documents")  # 9 in one, 45 in the other, 4 in both
+    assert "9 in 'ward' and 45 in 'month'" in told
 
 
 # ---- models of texts, the plan, and the command --------------------------------------
@@ -656,6 +697,32 @@ def test_a_fit_and_its_counts_are_one_charge():
             levels={"ward": [*TOPICS]},
             counts_epsilon=1.0,
         )
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
+def test_next_month_is_fitted_and_counted_in_one_charge():
+    texts, users, wards, _ = notes(400)
+    ledger = Ledger(epsilon=12.0)
+    model = partial(
+        PrivateTopicModel,
+        epsilon=6.0,
+        vocabulary=WORDS,
+        model=SubLDA(max_iter=10),
+        ledger=ledger,
+    )
+    first = model("auto", expected_n_docs=90).fit(texts[:200], user_ids=users[:200])
+    given = {"levels": {"ward": [*TOPICS]}, "counts_epsilon": 3.0}
+    later = {"by": {"ward": wards[200:]}, "user_ids": users[200:], "earlier": first}
+    second = model("auto", expected_n_docs=9000)  # which keeps the number of topics
+    table = second.fit_and_count(texts[200:], **given, **later)
+    assert second.components_.shape == first.components_.shape
+    assert second.components_.sum() > 1.3 * first.components_.sum()
+    assert table.counts["ward"].sum() == pytest.approx(90, abs=6 * table.noise_scale)
+    both = epsilon_of([*second.privacy_.events, *table.privacy_.events], 1e-6)
+    assert ledger.epsilon_spent == pytest.approx(both, rel=1e-6)
+    with pytest.raises(ValueError, match="got PrivateTopicModel that is not fitted"):
+        second.fit_and_count(texts, **given, **later | {"earlier": model(2)})
+    assert len(ledger.entries()) == 2
 
 
 def test_seeded_counts_of_a_model_without_privacy_are_marked_as_seeded():
@@ -747,6 +814,28 @@ def test_the_command_charges_words_topics_and_counts_at_once(files, capsys):
     assert len(expected) == 54  # the last one of 2025, and 53 of 2026
     found = table.counts["week"].sum(axis=1)
     assert_allclose(found, [*expected.values()], atol=0.1)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("answer", "code"), [("", 1), ("yes", 0)])
+def test_on_a_terminal_counts_say_their_noise_and_ask(
+    files, capsys, monkeypatch, answer, code
+):
+    assert main([*FIT.split(), "--no-ledger"]) == 0
+    capsys.readouterr()
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    asked = []
+    monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or answer)
+    later = "counts topics.dplda notes.csv --user-column patient --epsilon 1"
+    assert main([*later.split(), *GROUPS.split()]) == code
+    said = capsys.readouterr().out
+    assert asked == ["Spend epsilon 1 on these users? [y/N] "]
+    (stated,) = re.findall(r"standard deviation ([0-9.]+)\. ", said)
+    counted = (files / "counts.dplda").exists()
+    assert counted == (files / "notes.csv.ledger").exists() == (code == 0)
+    if counted:
+        noise = load_counts("counts.dplda").noise_scale
+        assert float(stated) == pytest.approx(noise, rel=0.01)
 
 
 @pytest.mark.parametrize(

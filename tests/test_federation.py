@@ -141,6 +141,24 @@ async def test_messages_and_replies_cross_the_wire_byte_for_byte(keys, monkeypat
 
 
 @within_seconds
+async def test_nobody_waits_for_a_party_that_has_ended(keys):
+    """Neither if a reply was on its way to it, nor if the others still work."""
+    async with listening(keys, timeout=3600.0) as (adder, address):
+        north, south = (line_of(keys, name, address) for name in ("north", "south"))
+        unheard = copy.copy(south)
+        await together((north.exchange, b"1"), (south.exchange, b"2"))
+        await together((unheard.leave, "interrupted"))
+        assert await together((north.exchange, b"3")) == [b"3"]
+        assert adder.seen == [{0: b"1", 1: b"2"}, {0: b"3"}]
+    async with listening(keys, timeout=3600.0) as (adder, address):
+        north, south = (line_of(keys, name, address) for name in ("north", "south"))
+        await together((put, keys, "south", address, 0, b"2", south))
+        await together((south.leave, "interrupted"))
+        assert await together((north.exchange, b"1")) == [b"1|2"]
+        assert await together((north.exchange, b"3")) == [b"3"]
+
+
+@within_seconds
 async def test_a_call_may_be_repeated_and_changes_nothing(keys, monkeypatch):
     """The first message of a round stands, and a reply is there until the next one."""
     monkeypatch.setattr(_coordinator, "WAIT_SECONDS", 0.1)

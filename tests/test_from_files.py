@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +18,23 @@ from sklearn.pipeline import make_pipeline
 
 from dplda import (
     PrivateCountVectorizer,
+    PrivateTopicModel,
     SubLDA,
     load_release,
     pipeline_guarantee,
+    plan,
     save_release,
 )
 from dplda.__main__ import main
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.displays import report
-from dplda.privacy import Ledger, PrivacyLeakWarning, PrivateDataWarning, split_epsilon
+from dplda.privacy import (
+    Ledger,
+    LowSignalWarning,
+    PrivacyLeakWarning,
+    PrivateDataWarning,
+    split_epsilon,
+)
 from dplda.privacy.mechanisms import Curator
 from dplda.text._text_files import stream_texts
 
@@ -571,6 +580,53 @@ def test_on_a_terminal_a_fit_says_what_to_expect_and_asks(
         == (tmp_path / "m").exists()
         == (code == 0)
     )
+
+
+def test_a_fit_takes_as_many_topics_as_a_plan_recommends(notes, tmp_path):
+    options = notes[: -len(SMALL)] + ["--max-features", "60", "--n-docs", "3000"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LowSignalWarning)
+        assert main([*options, "--n-components", "auto"]) == 0
+    expected = plan(
+        n_docs=3000,
+        epsilon=split_epsilon(4.0, (0.24, 0.76))[1],
+        n_words=60,
+        word_vectors=True,
+    )
+    released = load_release(tmp_path / "m")
+    assert len(released.components_) == expected.recommended_components
+
+
+def test_a_fit_warns_once_of_too_many_topics(notes):
+    with pytest.warns(LowSignalWarning) as said:
+        assert main([*notes, "--n-docs", "200", "--n-components", "9"]) == 0
+    told = [str(warning.message) for warning in said]
+    assert sum("are expected to be shown" in text for text in told) == 1
+
+
+def test_what_another_process_spends_is_not_said_to_be_spent_by_a_refused_fit(
+    notes, tmp_path, capsys, monkeypatch
+):
+    """Both found the budget untouched, and the other was faster."""
+    charge = """
+import sys
+from dplda.privacy import Gaussian, Ledger
+ledger = Ledger(sys.argv[1], epsilon=4.0)
+ledger.begin_release(ledger.reserve("other", "document", Gaussian(2.0)))
+"""
+    path = tmp_path / "notes.csv.ledger"
+    fit = PrivateTopicModel.fit
+
+    def late(*args, **options):
+        subprocess.run([sys.executable, "-c", charge, str(path)], check=True)
+        return fit(*args, **options)
+
+    monkeypatch.setattr(PrivateTopicModel, "fit", late)
+    assert main(notes) == 1
+    said = capsys.readouterr().err
+    assert "Nothing was charged" in said
+    assert "stays charged" not in said
+    assert [entry.label for entry in Ledger(path).entries()] == ["other"]
 
 
 def test_scripts_are_not_asked(notes, capsys, monkeypatch):

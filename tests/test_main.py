@@ -17,7 +17,7 @@ import pytest
 import dplda
 from dplda.__main__ import main
 from dplda.datasets import load_wordnet_glosses
-from dplda.privacy import Gaussian, Ledger, split_epsilon
+from dplda.privacy import BudgetError, Gaussian, Ledger, calibrate, split_epsilon
 
 ROOT = Path(__file__).parents[1]
 
@@ -93,6 +93,8 @@ def test_every_command_has_a_help_without_none(capsys, arguments):
         ["fit", "notes"],
         ["fit", "notes", "--epsilon", "1", "--example"],
         ["fit", "--example", "--epsilon", "much"],
+        ["fit", "--example", "--n-components", "many"],
+        ["fit", "--example", "--n-components", "auto"],  # of an unknown number of texts
         ["plan"],
         ["ledger"],
     ],
@@ -138,6 +140,35 @@ def test_the_plan_reads_nothing_and_says_what_to_expect(capsys, language):
         word_vectors=language == "en",
     )
     assert capsys.readouterr().out == f"{replace(expected, epsilon=2.0)}\n"
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
+def test_a_plan_chooses_the_number_of_topics(capsys):
+    options = ["plan", "--n-docs", "6000", "--max-features", "500", "--epsilon", "2"]
+    for groups in ([], ["--groups", "9"]):  # counts leave less for topics
+        assert main([*options, "--n-components", "auto", *groups]) == 0
+        said = capsys.readouterr().out
+        (number,) = re.findall(r"recommended topics +at most (\d+)", said)
+        assert main([*options, "--n-components", number, *groups]) == 0
+        assert capsys.readouterr().out == said
+
+
+def test_a_ledger_says_how_much_one_more_fit_may_cost(capsys, tmp_path):
+    path = str(tmp_path / "privacy.sqlite")
+    ledger = Ledger(path, epsilon=4.0)
+    ledger.reserve("first", "document", [Gaussian(1.5)])
+    assert main(["ledger", "show", path]) == 0
+    said = re.search(r"one more .* about epsilon ([0-9.]+)", capsys.readouterr().out)
+    one_more = float(said[1])
+    assert one_more > 1.5 * ledger.remaining
+
+    def fit(epsilon):
+        noise = calibrate(Gaussian, epsilon, 1e-6)
+        return ledger.reserve("second", "document", [Gaussian(noise)])
+
+    with pytest.raises(BudgetError):
+        fit(1.01 * one_more)
+    fit(0.99 * one_more)
 
 
 def test_a_ledger_is_shown(capsys, tmp_path):

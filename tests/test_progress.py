@@ -172,6 +172,25 @@ def test_a_log_does_not_tell_the_number_of_texts_by_its_shares(
     assert "[PrivateTopicModel] counting groups, 100%" in said[0]
 
 
+def test_a_terminal_shows_how_many_of_the_shards_are_done(texts, monkeypatch):
+    """A person there may read the texts, and their number; a log may be kept longer."""
+    in_shards = partial(write_shards, rows_per_shard=30)
+    monkeypatch.setattr("dplda.text._counted.IN_MEMORY", 100)
+    monkeypatch.setattr("dplda.text._counted.write_shards", in_shards)
+    monkeypatch.setattr("dplda.leaf._messages.BETWEEN", 0.0)
+    with terminal() as shown:
+        model(verbose=1).fit_and_count(
+            texts[:90],
+            by={"ward": ["a"] * 90},
+            levels={"ward": ["a"]},
+            counts_epsilon=1.0,
+        )
+        said = shown()
+    for step in ("choosing words", "counting words", "counting groups"):
+        assert f"] {step}, 33%" in said, step
+        assert f"] {step}, 67%" in said, step
+
+
 def test_an_error_stands_in_a_line_of_its_own(texts):
     def failing():
         yield from texts

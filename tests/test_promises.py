@@ -185,6 +185,14 @@ def score(ledger=None):
     model = SubLDA(2, epsilon=math.inf, max_iter=2).fit(X)
     return noisy_score(model, X, epsilon=1.0, ledger=ledger)
 
+def refused():
+    MODELS["given"].set_params(ledger=None)
+    try:
+        MODELS["given"].fit([*TEXTS, None])
+    except ValueError:
+        return
+    raise AssertionError
+
 def iftm():
     parties = {n: (IFTMParty(2, token_epsilon=6.0), part) for n, part in PARTS.items()}
     run_rounds(IFTMMaster([f"word{i}" for i in range(40)]), parties, n_rounds=2)
@@ -207,6 +215,13 @@ STORIES = {
         "fit('SubLDA', one.part('Monday', by='day'))": 0,
         "fit('given')": 1,
         "fit('given', one)": 0,
+    },
+    "refused": {
+        "refused()": 0,
+        "fit('SubLDA')": 0,
+        "refused() ": 1,
+        "fit('HDPLDA')": 1,
+        "refused()  ": 0,
     },
     "two ledgers": {"fit('SubLDA', Ledger())": 0, "fit('SubLDA', Ledger()) ": 1},
     "without noise": {"fit('exact')": 0, "fit('exact') ": 0, "fit('SubLDA')": 0},

@@ -248,6 +248,17 @@ def test_weak_topics_stand_at_the_end_and_are_not_counted(released, X):
     assert rows == ["1", "2", "0"]
 
 
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
+def test_a_page_says_which_topics_are_public_clusters_of_words(released, X, tmp_path):
+    vectors = np.random.default_rng(0).normal(size=(V, 5))
+    few = SubLDA(K, epsilon=0.1, max_iter=8, word_vectors=vectors).fit(X)
+    save_release(few, tmp_path / "few", vocabulary=[f"word{v}" for v in range(V)])
+    assert "a public group of similar words" in said(
+        report(load_release(tmp_path / "few"))
+    )
+    assert "a public group of similar words" not in said(report(released))
+
+
 def test_a_page_without_a_shown_topic_speaks_of_no_numbers_below(released, X):
     nothing = copy.copy(released)
     nothing.weak_topics_ = np.full(K, True)
@@ -368,10 +379,13 @@ def test_counts_of_another_model_or_unit_are_refused(released, X):
     for table, got in ((np.ones((3, K)), "ndarray"), (without, "no groups")):
         with pytest.raises(TypeError, match=f"private_topic_counts with .*{got}"):
             report(released, counts=[table])
+    with pytest.raises(TypeError, match="list of tables"):
+        report(released, counts=counted(released, X))
     for names, error in (
         ({9: "a"}, ValueError),
         ({"a": "b"}, TypeError),
         ({0: ""}, ValueError),
+        (["Heart"], TypeError),
     ):
         with pytest.raises(error, match=r"names|name of topic 0"):
             report(released, names=names)

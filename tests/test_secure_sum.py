@@ -138,7 +138,7 @@ def test_the_noise_of_a_model_is_counted(n_lazy, monkeypatch):
         (MODEL, lambda X: {"a": X}, {}, "the number of parties must be"),
         (MODEL, thirds, {"colluding": 3}, "colluding must be an integer from 1 to 2"),
         (MODEL, thirds, {"colluding": 0}, "colluding must be"),
-        (MODEL, lambda X: {"a": X, "b": X[:, :5]}, {}, "the same columns"),
+        (MODEL, lambda X: {"a": X, "b": X[:, :5]}, {}, "of 'a' and 'b' differ"),
         (
             MODEL,
             lambda X: {"a": (X, np.arange(600)), "b": X},

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
-from dplda.cli._budget import add_budget, add_ledger, choose_ledger, open_ledger
-from dplda.cli._groups import add_groups, given_groups, groupings
+from dplda.cli._budget import (
+    add_agreement,
+    add_budget,
+    add_ledger,
+    choose_ledger,
+    is_agreed,
+    open_ledger,
+)
+from dplda.cli._groups import Grouping, add_groups, given_groups, groupings
 from dplda.cli._options import (
     MODEL,
     USERS,
@@ -51,11 +59,12 @@ def add_commands(add_parser: AddParser) -> None:
         default=Path("counts.dplda"),
         help="new file of the counts, which may be published (default: %(default)s)",
     )
+    add_agreement(add)
     add_ledger(parser)
     add_verbose(parser)
 
 
-def _counts(options: argparse.Namespace) -> None:
+def _counts(options: argparse.Namespace) -> int:
     check_number("--epsilon", options.epsilon, 0.0, 1e9, closed="right")
     choose_ledger(options)
     check_output(options.out, options.model, options.texts, options.ledger, is_new=True)
@@ -64,6 +73,8 @@ def _counts(options: argparse.Namespace) -> None:
         options.parser.error("give --by and --levels, or --by-month and --periods")
     model = model_of_texts(options.model)
     private = private_texts(options, groups)  # private
+    if not _is_wanted(options, groups, len(model.components_)):
+        return 1
     progress = Progress("dplda counts", is_shown(options))
     with reserved(options.out, 2**20):
         table = dplda.private_topic_counts(
@@ -80,3 +91,25 @@ def _counts(options: argparse.Namespace) -> None:
     say(f"Counts: {written}. They may be published.")
     say(repr(table))
     show_card(table.privacy_.summary())
+    return 0
+
+
+def _is_wanted(
+    options: argparse.Namespace, groups: Mapping[str, Grouping], n_topics: int
+) -> bool:
+    """Say how much noise numbers will have; on a terminal, ask before spending."""
+    from dplda.reading._groups import groups_of  # not for options and --help
+    from dplda.reading._noisy_sum import noise_of_sum
+
+    by: dict[str, list[str]] = {name: [] for name in groups}  # no column is read
+    has_users = options.id_column is not None
+    given = given_groups(options, groups, by)
+    norm = groups_of(n_topics=n_topics, has_users=has_users, **given).norm
+    mechanism = noise_of_sum(options.epsilon, options.delta)
+    noise = mechanism.scale * norm / mechanism.radius
+    unit = "users" if has_users else "texts"
+    say(
+        f"Each number will have noise of standard deviation {noise:.3g}. Compare it "
+        f"with the {unit} that you expect in a group and topic."
+    )
+    return is_agreed(options, f"Spend epsilon {options.epsilon:g} on these {unit}?")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
+import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -140,9 +141,10 @@ def _add_model(parser: argparse.ArgumentParser, *, is_plan: bool) -> None:
     add_budget(add, "total privacy budget", default=EPSILON if is_plan else None)
     add(
         "--n-components",
-        type=int,
+        type=_number_or_auto,
         default=20,
-        help="number of topics (default: %(default)s)",
+        help="number of topics; auto is the number that a plan recommends for "
+        "--n-docs (default: %(default)s)",
     )
     add(
         "--max-features",
@@ -165,16 +167,39 @@ def _add_model(parser: argparse.ArgumentParser, *, is_plan: bool) -> None:
     )
 
 
+def _number_or_auto(text: str) -> int | str:
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"must be a whole number or auto, got {text!r}"
+        ) from None
+
+
 def _plan(options: argparse.Namespace) -> None:
+    _settle(options, options.groups)
     print(plan(options, options.n_docs, options.groups))
 
 
-def plan(options: argparse.Namespace, n_docs: int, groups: Sequence[int]) -> Plan:
-    """What to expect of these options, after paying for the words."""
+def _settle(options: argparse.Namespace, groups: Sequence[object]) -> None:
+    """Take the recommended number of topics, if --n-components is auto."""
+    if options.n_components == "auto":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a number that nobody chose
+            expected = _of_topics(options, options.n_docs, groups)
+        options.n_components = expected.recommended_components
+
+
+def _of_topics(
+    options: argparse.Namespace, n_docs: int, groups: Sequence[object]
+) -> Plan:
+    """What to expect of the topics, after paying for words and counts."""
     from dplda.text._parts import what_to_expect  # not for options and --help
 
     _, epsilon = shares(options, groups)
-    expected = what_to_expect(
+    return what_to_expect(
         dplda.PrivateTopicModel(
             options.n_components,
             epsilon=epsilon,
@@ -184,6 +209,11 @@ def plan(options: argparse.Namespace, n_docs: int, groups: Sequence[int]) -> Pla
             expected_n_docs=n_docs,
         )
     )
+
+
+def plan(options: argparse.Namespace, n_docs: int, groups: Sequence[int]) -> Plan:
+    """What to expect of these options."""
+    expected = _of_topics(options, n_docs, groups)
     if not groups:
         return expected
     counts = dplda.plan(
@@ -253,6 +283,7 @@ def _fit(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print(NOTHING, file=sys.stderr)
         raise
+    model.expected_n_docs = None  # what it warns of has been said
     # tables, and long words; the guarantee
     size = 8 * (options.n_components + 8) * options.max_features + 2**17
     with ExitStack() as room:
@@ -294,6 +325,12 @@ def _checked(options: argparse.Namespace) -> dict[str, Grouping]:
         check_output(counts_beside(options.out), *others, is_new=True)
         if options.example:
             options.parser.error("the texts of --example have no columns to count by")
+    if options.n_components == "auto" and options.n_docs is None:
+        options.parser.error(
+            "--n-components auto needs --n-docs, a public guess of the number of "
+            "texts, or of users"
+        )
+    _settle(options, [*groups])
     return groups
 
 
@@ -382,7 +419,9 @@ def accounted(
         yield
     except BaseException:
         said = NOTHING
-        if any(entry.counts for entry in ledger.entries()[before:]):
+        # another process may charge the ledger meanwhile
+        own = [e for e in ledger.entries()[before:] if e.process == os.getpid()]
+        if any(entry.counts for entry in own):
             where = "" if ledger.path is None else f" in {ledger.path}"
             try:
                 files = " ".join(map(str, keep(model, out, room))) or "none"

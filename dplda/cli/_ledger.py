@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from pathlib import Path
@@ -171,7 +172,33 @@ def _show(options: argparse.Namespace) -> None:
             "adaptive"
         )
     print(f"remaining  epsilon {ledger.remaining:.6g} at delta {ledger.delta:g}")
+    one_more = _of_one_more(ledger)
+    if one_more:
+        print(
+            f"one more   fit of Gaussian noise may have about epsilon {one_more:.3g}: "
+            "costs add up more slowly than epsilons"
+        )
     for name in ("receipt", "caveat"):
         value = getattr(ledger, name)
         if value:
             print(f"{name:10} {escaped(value)}")
+
+
+def _of_one_more(ledger: dplda.privacy.Ledger) -> float:
+    """Epsilon of one more fit of Gaussian noise that the budget pays for.
+
+    0 if it is not known, or if it is `Ledger.remaining`.
+    """
+    counted = [entry for entry in ledger.entries() if entry.counts]
+    in_parts = any(entry.part for entry in counted)
+    is_planned = ledger.composition == "planned" and ledger.epsilon < math.inf
+    if in_parts or not (is_planned and counted and ledger.remaining):
+        return 0.0
+    events = [event for entry in counted for event in entry.events]
+    multiplier = dplda.privacy.calibrate(
+        lambda m: [*events, dplda.privacy.Gaussian(m)],
+        epsilon=ledger.epsilon,
+        delta=ledger.delta,
+        total_variation=math.fsum(entry.total_variation for entry in counted),
+    )
+    return dplda.privacy.epsilon_of(dplda.privacy.Gaussian(multiplier), ledger.delta)

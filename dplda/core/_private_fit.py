@@ -29,7 +29,7 @@ from dplda.privacy import (
     epsilon_of,
 )
 from dplda.privacy._card import GRADES
-from dplda.privacy._charge import TOTAL_VARIATION, Charge, Step, tell_of_other_budgets
+from dplda.privacy._charge import TOTAL_VARIATION, Charge, Step, budget_of
 from dplda.privacy._events import Event
 from dplda.privacy._guarantee import cached_epsilon
 from dplda.privacy._mechanisms import DiscreteGaussian, NoNoise
@@ -349,9 +349,10 @@ def charge_of(
     n_exact = sum(isinstance(event, NonPrivate) for _, event in plan)
     seeded = seeded and n_exact < len(plan)  # where there is noise
     warn_if_seeded(name, seeded)
+    budget = None
     if is_first and n_exact == 0:
         if sums.shares.n_parties == 1:  # else each party has a ledger of its own
-            tell_of_other_budgets(name, estimator.ledger)
+            budget = budget_of(name, estimator.ledger)
         epsilon = getattr(estimator, "epsilon", None)
         if epsilon is None:
             events = tuple(event for _, event in plan)
@@ -366,6 +367,7 @@ def charge_of(
         total_variation=n_streams * sums.shares.total_variation,
         meet=sums.begin,
         kept=_results_of(estimator),
+        budget=budget,
     )
 
 

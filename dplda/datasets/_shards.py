@@ -28,7 +28,7 @@ from dplda.core._corpus import (
 from dplda.core._fold_in import single_precision
 from dplda.leaf._checks import check_integer
 from dplda.leaf._files import explained, write_atomically
-from dplda.leaf._messages import Progress, named, unnumbered
+from dplda.leaf._messages import Progress, Unnumbered, named
 from dplda.leaf._users import number_users
 
 FORMAT = "dplda count shards"
@@ -503,7 +503,7 @@ def narrowed(
         Says how far the work is.
     """
     shards = []
-    for shard in progress.during(unnumbered(corpus.shards), named("counting words")):
+    for shard in progress.during(Unnumbered(corpus.shards), named("counting words")):
         # nothing maps the file when it is written, as Windows asks
         X, unit_ptr = columns(shard.read()[0]), shard.read()[1]
         kept, content = _packed(shard.path, X, unit_ptr)

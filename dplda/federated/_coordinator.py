@@ -125,6 +125,7 @@ class Coordinator:
         self._messages = dict[int, bytes]()  # of this round, by party
         self._calls = dict[int, asyncio.Transport]()  # the one call of each party
         self._told = set[int]()  # parties that have left, or know why the fit is over
+        self._left = set[int]()  # parties that have ended, which are not waited for
         self._end = ""  # why the fit is over
         self._news = asyncio.Condition()
 
@@ -183,11 +184,17 @@ class Coordinator:
         """Take a message of each party, and make the reply to them."""
         adder = self._adder
         timeout = self._timeout if self._number else self._start_timeout
-        await self._until(lambda: adder.present <= self._messages.keys(), timeout)
-        late = adder.present - self._messages.keys()
-        if late:
-            names = ", ".join(adder.names[party] for party in sorted(late))
-            log.warning("no message within %g s: %s", timeout, names)
+
+        def is_whole() -> bool:
+            awaited = adder.present - self._left or adder.present
+            return awaited <= self._messages.keys()
+
+        await self._until(is_whole, timeout)
+        silent = adder.present - self._messages.keys()
+        if silent:
+            names = ", ".join(adder.names[party] for party in sorted(silent))
+            why = "has ended" if silent <= self._left else f"silent for {timeout:g} s"
+            log.warning("no message of %s: %s", names, why)
         reply = adder.reply(self._messages)
         if self._state is not None:
             processes = [self._processes.get(i, "") for i in range(len(adder.names))]
@@ -255,8 +262,9 @@ class Coordinator:
             if is_its_turn():
                 self._messages.setdefault(party, message)
         is_last = request.method == "DELETE"
-        if is_last:
+        if is_last:  # also while a reply is on its way to it
             self._told.add(party)
+            self._left.add(party)
 
         def is_answered() -> bool:
             return is_last or not is_its_turn() or self._calls.get(party) is not call
@@ -287,6 +295,7 @@ class Coordinator:
         if self._number == 0:
             self._processes[party] = process
             self._messages.pop(party, None)
+            self._left.discard(party)
             return True
         self._messages[party] = b"it was started again"
         await self._until(lambda: bool(self._end), WAIT_SECONDS)

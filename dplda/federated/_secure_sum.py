@@ -541,13 +541,15 @@ def fit_together(
             raise ValueError(
                 f"party {name!r} has no documents: check them, or leave it out"
             )
-    if (
-        len({np.shape(X)[1:] for X, _ in data}) > 1
-        or len({ids is None for _, ids in data}) > 1
-    ):
+    widths = {np.shape(X)[1:]: name for name, (X, _) in zip(parties, data)}
+    if len(widths) > 1:
         raise ValueError(
-            "all parties need the same columns, and user_ids for all or for none"
+            "all parties need the same columns, and those of "
+            f"{' and '.join(map(repr, widths.values()))} differ in number; count the "
+            "words of one public list"
         )
+    if len({ids is None for _, ids in data}) > 1:
+        raise ValueError("give user_ids for all or for none of the parties")
     # ids that look the same are one user; within a party, `number_users` refuses them
     ids_of = [np.asarray(ids, object).ravel() for _, ids in data if ids is not None]
     users = [set(map(canonical_id, ids)) for ids in ids_of]

@@ -14,12 +14,19 @@ import shutil
 import sys
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sized
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+    Sized,
+)
 from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Integral, Real
 from operator import length_hint
-from typing import Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from dplda.leaf._calm import wait_with
 
@@ -125,7 +132,8 @@ class Progress:
     A terminal shows one line for each step, which is rewritten. A file gets a line for
     each tenth of a step. No line states a number of texts: it is private, and a log may
     keep the line. A log therefore gets whole tenths. Items of which there may be fewer
-    than ten, such as shards, are `unnumbered`.
+    than ten, such as shards, are `Unnumbered`: their share is shown on a terminal only,
+    to the person who may read the texts.
     """
 
     name: str = ""
@@ -136,7 +144,7 @@ class Progress:
         return cls(type(estimator).__name__, estimator.verbose > 0)
 
     def during(
-        self, items: Iterable[T], step: Callable[[T, float], str]
+        self, items: Iterable[T] | Unnumbered[T], step: Callable[[T, float], str]
     ) -> Generator[T, None, None]:
         """The items of a step, one after the other, as the caller works on them.
 
@@ -144,11 +152,14 @@ class Progress:
         share is known if the items have a length, or an estimate of those that are left
         (PEP 424). Otherwise it is 0.
         """
+        is_terminal = _is_terminal()
+        if isinstance(items, Unnumbered):
+            # a generator has no length
+            items = items.items if is_terminal else (item for item in items.items)
         if not self.is_shown:
             yield from items
             return
         begun = due = time.monotonic()
-        is_terminal = _is_terminal()
         n_items = len(items) if isinstance(items, Sized) else 0
         is_open = False  # whether the cursor stands in a line
         tenth = -1
@@ -185,9 +196,11 @@ class Progress:
             _print(line)
 
 
-def unnumbered(items: Iterable[T]) -> Iterator[T]:
-    """The items, whose number is private: the finished share would tell it."""
-    yield from items
+@dataclass(frozen=True)
+class Unnumbered(Generic[T]):
+    """Items whose number is private: the finished share would tell it to a log."""
+
+    items: Sequence[T]
 
 
 def named(step: str) -> Callable[[object, float], str]:

@@ -77,6 +77,9 @@ class Charge:
         charge back.
     kept : callable or None, default=None
         Says which results remain if the block ends with an error.
+    budget : object or None, default=None
+        What is charged. The process remembers it once the charge has begun, and warns
+        of releases that are charged to another budget.
 
     Attributes
     ----------
@@ -118,6 +121,7 @@ class Charge:
         total_variation: float = TOTAL_VARIATION,
         meet: Callable[[], None] | None = None,
         kept: Callable[[], str] | None = None,
+        budget: object | None = None,
     ) -> None:
         self.plan: tuple[Step, ...] = tuple(plan)
         self.events: tuple[Event, ...] = tuple(event for _, event in self.plan)
@@ -132,6 +136,7 @@ class Charge:
         answers = [each.charges(label, unit, self.plan) for each in recorders()]
         self._meet = meet
         self._kept = kept
+        self._budget = budget
         self._is_written = self._ledger is not None and all(answers)
         self._entry = 0
         # on the disk of the ledger: a disk that is full when the charge should begin
@@ -183,6 +188,8 @@ class Charge:
         if self._ledger is not None and self._is_written:
             self._ledger.begin_release(self._entry)
         self._has_begun = True
+        if self._budget is not None:
+            _budgets.add(self._budget)
         self._room.close()
 
     def claim(self, plan: tuple[Step, ...]) -> None:
@@ -275,17 +282,16 @@ def _total_of(ledger: Ledger) -> str:
     )
 
 
-def tell_of_other_budgets(
-    name: str, ledger: Ledger | str | PathLike[str] | None
-) -> None:
-    """Warn once in a process whose releases are charged to several budgets.
+def budget_of(name: str, ledger: Ledger | str | PathLike[str] | None) -> object | None:
+    """What a release is charged to; None if nobody needs to know.
 
-    Data are not compared: folds and samples of the same documents differ, and add up.
+    Warns once in a process whose releases are charged to several budgets. Data are not
+    compared: folds and samples of the same documents differ, and add up.
     """
     if len(_budgets) > 1 or recorders():  # told before; an audit knows what it fits
-        return
-    _budgets.add(object() if ledger is None else as_ledger(ledger).id)
-    if len(_budgets) > 1:
+        return None
+    budget = object() if ledger is None else as_ledger(ledger).id
+    if _budgets - {budget}:
         warn_user(
             f"{name} comes after another private release in this process, and is "
             "charged to another budget: if both read some of the same documents, "
@@ -294,3 +300,4 @@ def tell_of_other_budgets(
             "or different in each release",
             PrivacyLeakWarning,
         )
+    return budget

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import product
 
@@ -98,9 +98,14 @@ class Groups:
         known = np.all([place >= 0 for place in places.values()], axis=0)
         n_unknown = n_docs - int(known.sum())
         if n_unknown:
+            where = " and ".join(
+                f"{(place < 0).sum()} in {name!r}"
+                for name, place in places.items()
+                if (place < 0).any()
+            )
             warn_user(
-                f"{n_unknown} documents have a group that is not in levels, and are "
-                "counted nowhere (not for release)",
+                f"{n_unknown} documents have a group that is not in levels ({where}), "
+                "and are counted nowhere (not for release)",
                 PrivateDataWarning,
             )
         if [*self.levels] == [*self.columns]:
@@ -255,8 +260,9 @@ def groups_of(
 def _checked_levels(name: object, levels: Iterable[str]) -> tuple[str, ...]:
     if not (isinstance(name, str) and name.strip() and name.isprintable()):
         raise ValueError("the name of a grouping must be a printable text")
-    if isinstance(levels, str):
-        raise TypeError(f"levels[{name!r}] must be a list of groups, got one text")
+    if isinstance(levels, str | Set):  # the order of a set differs between processes
+        got = "one text" if isinstance(levels, str) else "a set, which has no order"
+        raise TypeError(f"levels[{name!r}] must be a list of groups, got {got}")
     levels = tuple(levels)
     if not all(map(is_label, levels)):
         raise ValueError(

@@ -27,7 +27,7 @@ from dplda.core._private_fit import (
 from dplda.leaf._checks import check_delta, check_number
 from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT, charged_unit
 from dplda.privacy import Guarantee, Ledger
-from dplda.privacy._charge import Charge, tell_of_other_budgets
+from dplda.privacy._charge import Charge, budget_of
 from dplda.privacy._curator import Curator
 from dplda.privacy._mechanisms import sum_clipped
 from dplda.privacy._streams import Streams
@@ -94,14 +94,13 @@ def release_sum(
     mechanism = noise_of_sum(epsilon, delta)  # public
     streams = Streams.from_random_state(random_state)  # secret
     warn_if_seeded(name, streams.seeded and not mechanism.exact)
-    if not mechanism.exact:
-        tell_of_other_budgets(name, ledger)
     with Charge(
         [(label, mechanism.event)],
         label=name,
         unit=charged_unit(user_ids, unit),
         ledger=ledger,
         seeded=streams.seeded,
+        budget=None if mechanism.exact else budget_of(name, ledger),
     ) as charge:
         # One unit moves the sum by at most the radius in L2: a row reads one unit only,
         # and `sum_clipped` checks the length of each row in integers.

@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Matrix, Shards, are_shards, check_counts
 from dplda.core._texts import check_model, texts_in
-from dplda.leaf._messages import Progress, named, unnumbered
+from dplda.leaf._messages import Progress, Unnumbered, named
 from dplda.leaf._users import number_users, protected_unit
 from dplda.privacy import Guarantee, Ledger
 from dplda.privacy._charge import Charge, Step
@@ -269,7 +269,7 @@ def _parts(
         return
     order = np.arange(n_docs) if users is None else np.argsort(users, kind="stable")
     begin = 0
-    shards = progress.during(unnumbered(X.shards), named("counting groups"))
+    shards = progress.during(Unnumbered(X.shards), named("counting groups"))
     for shard, counts in zip(shards, X):
         rows = order[begin : begin + counts.shape[0]]
         begin += len(rows)

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import chi2
 
+from dplda.core._joint_guarantee import added_up
 from dplda.core._signal import FALSE_POSITIVES
 from dplda.leaf._checks import check_integer, check_number
 from dplda.privacy import Guarantee
@@ -104,47 +105,49 @@ class TopicCounts:
 
     @classmethod
     def joined(cls, tables: Sequence[TopicCounts]) -> TopicCounts:
-        """Put tables of disjoint documents under each other, such as weekly tables.
+        """Put tables of other documents under each other, such as weekly tables.
 
-        No document may be in two of the tables: a year of weeks then costs as much as
-        one week. The ledger agrees if each week is charged to its own part
-        (`Ledger.part`).
+        No document may be in two of the tables. If they protect documents, a year of
+        weeks costs as much as one week; the ledger agrees if each week is charged to
+        its own part (`Ledger.part`). A user may be in all tables, and pays for each.
 
         Parameters
         ----------
         tables : sequence of TopicCounts
-            Tables with the same grouping, model, noise and budget, and with different
-            groups. They protect a document.
+            Tables with the same grouping, model, noise, budget and unit, and with
+            different groups; with one group each if they protect users.
 
         Returns
         -------
         table : TopicCounts
-            All rows, with the guarantee of one table.
+            All rows. The guarantee is that of one table if they protect documents, and
+            otherwise that of all tables together.
 
         Raises
         ------
         TypeError, ValueError
-            If the tables differ in grouping, model, noise or budget, if they protect
-            another unit, such as users, who may come back, or if their noise is from
-            given seeds.
+            If the tables differ in grouping, model, noise, budget or unit, if tables of
+            users have several groups, or if their noise is from given seeds.
         """
         if not tables or not all(isinstance(table, cls) for table in tables):
             raise TypeError("tables must be a list of TopicCounts, at least one")
         first = tables[0]
         (by, *others) = first.counts
         alike = {
-            (tuple(t.counts), t.counted_as, t.soft, t.noise_scale, t.privacy_.events)
+            (
+                tuple(t.counts),
+                t.counted_as,
+                t.soft,
+                t.noise_scale,
+                t.privacy_.events,
+                t.privacy_.unit,
+            )
             for t in tables
         }
         if others or len(alike) > 1:
             raise ValueError(
                 "the tables must have one grouping, and all the same grouping, model, "
-                "noise and budget"
-            )
-        if first.privacy_.unit != "document":
-            raise ValueError(
-                f"the tables protect one {first.privacy_.unit}, who may be in several "
-                "of them: release all groups in one call, with most_groups"
+                "noise, budget and unit"
             )
         if any(table.privacy_.seeded for table in tables):
             raise ValueError(
@@ -154,16 +157,32 @@ class TopicCounts:
         levels = [level for table in tables for level in table.levels[by]]
         if len(set(levels)) < len(levels):
             raise ValueError("two of the tables have the same group")
-        disjoint = "no document is in two of the tables that were joined"
-        guarantee = dataclasses.replace(
-            first.privacy_,
-            assumptions=(*first.privacy_.assumptions, disjoint),
-            ledger=tables[-1].privacy_.ledger,
-            receipt=tables[-1].privacy_.receipt,
-        )
+        guarantees = [table.privacy_ for table in tables]
+        most: Mapping[str, int] = first.most_groups
+        if first.privacy_.unit == "document":
+            disjoint = "no document is in two of the tables that were joined"
+            guarantee = dataclasses.replace(
+                first.privacy_,
+                assumptions=(*first.privacy_.assumptions, disjoint),
+                ledger=guarantees[-1].ledger,
+                receipt=guarantees[-1].receipt,
+            )
+        else:
+            if len(levels) > len(tables):
+                raise ValueError(
+                    f"the tables protect one {first.privacy_.unit}, who may be in "
+                    "several of them: join tables of one group each, or release all "
+                    "groups in one call, with most_groups"
+                )
+            # each table counts a user as one
+            guarantee, most = added_up(guarantees), {by: len(tables)}
         rows = np.concatenate([table.counts[by] for table in tables])
         return dataclasses.replace(
-            first, counts={by: rows}, levels={by: tuple(levels)}, privacy_=guarantee
+            first,
+            counts={by: rows},
+            levels={by: tuple(levels)},
+            privacy_=guarantee,
+            most_groups=most,
         )
 
     def interval(

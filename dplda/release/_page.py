@@ -119,7 +119,11 @@ def _what_counts(table: TopicCounts, by: str) -> str:
     """How a text and a unit count in a grouping."""
     unit = clean(table.privacy_.unit)
     how = "in shares, for all of its topics" if table.soft else "for its main topic"
-    said = f"Number of {unit}s by topic. A text counts {how}."
+    groups = clean(" and ".join(table.counts))
+    said = (
+        f"Number of {unit}s by topic. A text counts {how}. Texts without a known "
+        f"{groups} are not counted."
+    )
     if unit == "document":
         return said
     if by in table.most_groups:
@@ -230,16 +234,22 @@ def _cards(facts: Facts, total: Guarantee, counts: Sequence[TopicCounts]) -> Htm
     if total.epsilon < math.inf:
         found = math.ceil(1000 * total.detection_rate()) / 10
         whole = ", for all of this page" if facts["counts"] else ""
+        who = f"It protects {first['protects']}."
+        if unit == "user":
+            who += " All texts with one id, such as a patient's, are one user."
         protects = [
             element("p", f"one {unit}", class_="big"),
-            element("p", f"It protects {first['protects']}."),
-            element("p", f"{first['how much']}{whole}."),
+            element("p", who),
+            element(
+                "p", f"{first['how much']}{whole}. A smaller epsilon protects more."
+            ),
             element(
                 "p",
-                "At 1% false alarms, the best attack on one "
-                f"{unit} recognizes at most ",
+                "Suppose that an attacker knows all other texts, and tests whether one "
+                f"{unit} was in the data, with a false alarm for 1 in 100 that were "
+                "not. The best such attack recognizes at most ",
                 element("b", f"{found:g}%"),
-                " of those who took part. Guessing recognizes 1%.",
+                " of those that were. Guessing recognizes 1%.",
             ),
         ]
     missing = [
@@ -252,6 +262,7 @@ def _cards(facts: Facts, total: Guarantee, counts: Sequence[TopicCounts]) -> Htm
     reading = f"{meaning}. A topic that is shown may still mix two themes."
     if n_shown < len(topics):
         reading += " The others stand at the end of the list."
+    reading += " A theme that is missing here may still be in the texts."
     return element(
         "div",
         element(
@@ -337,8 +348,8 @@ def _topics(facts: Facts, total: Guarantee) -> Html:
     if others:
         heading = "Not shown to be more than noise"
         advice = (
-            "They may be noise, chance, or mixtures of topics. Do not name or count "
-            "them."
+            "They may be noise, chance, mixtures of topics, or public groups of "
+            "similar words. Do not name or count them."
         )
         if not facts["tested"]:
             heading = "Not tested"

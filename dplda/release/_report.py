@@ -29,6 +29,11 @@ NO_NAME = "no word stands out"
 
 def check_names(names: Mapping[int, str], n_topics: int) -> dict[int, str]:
     """Names by rows of topics, checked."""
+    if not isinstance(names, Mapping):
+        raise TypeError(
+            "names must be a dict of rows and names, such as {2: 'Heart'}, got "
+            f"{type(names).__name__}"
+        )
     checked = {}
     for row, name in names.items():
         k = check_integer("a row of names", row, 0, n_topics - 1)
@@ -47,6 +52,8 @@ def page_of(
     counts: Sequence[TopicCounts] = (),
 ) -> str:
     """The page of a `ReleasedModel`; its `report` says what the arguments are."""
+    if isinstance(counts, TopicCounts):
+        raise TypeError("counts must be a list of tables; pass [table] for one table")
     for table in counts:
         _check_table(model, table)
     names = model.names_ | check_names(names, len(model.components_))

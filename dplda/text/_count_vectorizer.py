@@ -315,6 +315,6 @@ def column_of(raw_documents: Any, name: str = "raw_documents") -> Iterable[Any]:
         raise ValueError(
             f"{name} must be a list or a column of texts, got "
             f"{type(raw_documents).__name__}; pass [text] for one text, and "
-            "df['column'] for a table"
+            "df['column'] for a table. A SubLDA takes a matrix of counts"
         )
     return raw_documents

@@ -28,7 +28,7 @@ from dplda.datasets._shards import narrowed
 from dplda.document._shards import InProcess
 from dplda.leaf._checks import LARGEST_INTEGER
 from dplda.leaf._files import IN_MEMORY
-from dplda.leaf._messages import Progress, named, unnumbered
+from dplda.leaf._messages import Progress, Unnumbered, named
 from dplda.leaf._users import number_users
 
 MOST_TERMS = 1 << 24  # of 150 bytes each
@@ -150,7 +150,7 @@ class Counted:
         None stands for a unit for each document. `step` names the purpose of the pass.
         """
         parts = [None] if self.shards is None else self.shards.shards
-        for shard in self._progress.during(unnumbered(parts), named(step)):
+        for shard in self._progress.during(Unnumbered(parts), named(step)):
             if shard is None:
                 yield self._entries, self.users
                 continue

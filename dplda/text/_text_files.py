@@ -338,7 +338,7 @@ def _rows_of_csv(
             if len(row) != len(header):
                 raise ValueError(
                     f"{path}, line {number} has more or fewer columns than the header; "
-                    "quote texts that hold the separator"
+                    "quote texts that hold the separator, or give another --separator"
                 )
             if not places:
                 _check_columns(header, columns, "CSV", path, ", line ", number)

@@ -244,16 +244,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             for each text. Nothing is charged then. Also if no word was chosen; this
             charge stands.
         """
-        is_fitted = isinstance(earlier, PrivateTopicModel) and hasattr(
-            earlier, "model_"
-        )
-        if earlier is not None and not is_fitted:
-            raise ValueError(
-                "earlier must be a fitted PrivateTopicModel, got "
-                f"{type(earlier).__name__}; pass the model itself (joblib.dump keeps "
-                "it), not a release of it"
-            )
-        parts = parts_of(self, protected_unit(user_ids), earlier)  # public
+        parts = parts_of(self, protected_unit(user_ids), _earlier(earlier))  # public
         self._fit(raw_documents, user_ids, parts)
         return self
 
@@ -267,6 +258,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         cross: bool = False,
         most_groups: Mapping[str, int] | None = None,
         user_ids: Any = None,
+        earlier: Any = None,
     ) -> TopicCounts:
         """Fit, and release numbers of texts by topic and group, in one charge.
 
@@ -287,6 +279,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             As in `private_topic_counts`.
         user_ids : array-like of shape (n_docs,) or None, default=None
             As in `fit`.
+        earlier : PrivateTopicModel or None, default=None
+            As in `fit`. The counts are those of `raw_documents` alone.
 
         Returns
         -------
@@ -299,7 +293,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             As `fit` and `private_topic_counts`. Nothing is charged then, unless no
             word was chosen: this charge stands.
         """
-        parts = parts_of(self, protected_unit(user_ids))  # public
+        parts = parts_of(self, protected_unit(user_ids), _earlier(earlier))  # public
         groups = groups_of(
             by,
             levels,
@@ -547,3 +541,18 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             topic_evidence_=model.topic_evidence_,
             weak_topics_=model.weak_topics_,
         )
+
+
+def _earlier(model: Any) -> PrivateTopicModel | None:
+    """An earlier model, checked; None if there is none."""
+    if model is None:
+        return None
+    got = type(model).__name__
+    if isinstance(model, PrivateTopicModel):
+        if hasattr(model, "model_"):
+            return model
+        got += " that is not fitted"
+    raise ValueError(
+        f"earlier must be a fitted PrivateTopicModel, got {got}; pass the model itself "
+        "(joblib.dump keeps it), not a release of it"
+    )
