@@ -248,17 +248,6 @@ def test_weak_topics_stand_at_the_end_and_are_not_counted(released, X):
     assert rows == ["1", "2", "0"]
 
 
-@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
-def test_a_page_says_which_topics_are_public_clusters_of_words(released, X, tmp_path):
-    vectors = np.random.default_rng(0).normal(size=(V, 5))
-    few = SubLDA(K, epsilon=0.1, max_iter=8, word_vectors=vectors).fit(X)
-    save_release(few, tmp_path / "few", vocabulary=[f"word{v}" for v in range(V)])
-    assert "a public group of similar words" in said(
-        report(load_release(tmp_path / "few"))
-    )
-    assert "a public group of similar words" not in said(report(released))
-
-
 def test_a_page_without_a_shown_topic_speaks_of_no_numbers_below(released, X):
     nothing = copy.copy(released)
     nothing.weak_topics_ = np.full(K, True)
