@@ -12,6 +12,8 @@ from sklearn.model_selection import KFold
 
 from dplda import SubLDA
 from dplda.audit import replay
+from dplda.datasets import write_shards
+from dplda.metrics import noisy_score
 from dplda.privacy import BudgetError, Gaussian, Ledger, epsilon_of, user_part
 
 STEP = Gaussian(2.0)
@@ -138,6 +140,23 @@ def test_persons_and_households_are_two_units(ledger):
     ):
         model.fit(X, user_ids=table["person"])
     assert len(ledger.entries()) == 2
+
+
+def test_shards_of_persons_and_of_households_are_two_units(ledger, tmp_path):
+    X = np.random.default_rng(0).poisson(1.0, (12, 6))
+    table = pd.DataFrame({"person": range(12), "household": np.arange(12) // 3})
+    persons, households = (
+        write_shards(X, tmp_path / name, user_ids=table[name]) for name in table
+    )
+    model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger).fit(persons)
+    model.fit(X, user_ids=table["person"])
+    noisy_score(model, persons, epsilon=1.0, ledger=ledger)
+    two_units = r"one user by 'person'.* one user by 'household'"
+    with pytest.raises(ValueError, match=two_units):
+        model.fit(households)
+    with pytest.raises(ValueError, match=two_units):
+        noisy_score(model, households, epsilon=1.0, ledger=ledger)
+    assert len(ledger.entries()) == 3
 
 
 @pytest.mark.parametrize(

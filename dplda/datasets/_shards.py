@@ -159,6 +159,8 @@ class CountShards(Shards):
         The unit that fits and scores protect: users if `write_shards` got their ids.
     feature_names : ndarray of shape (n_words,), object, or None
         The words of the columns, if `write_shards` got them or a named table.
+    name : str or None
+        Name of the column of user ids, if `write_shards` got a column with a name.
 
     Raises
     ------
@@ -192,6 +194,7 @@ class CountShards(Shards):
         try:
             content = json.loads(path.read_bytes())
             unit = content["unit"]
+            name = content["name"]
             words = content["words"]
             shards = [
                 Shard(os.path.join(self.folder, f"{i:06d}.counts"), **found)
@@ -199,6 +202,7 @@ class CountShards(Shards):
             ]
             n_words = shards[0].n_words
             is_valid = content["format"] == FORMAT and unit in UNITS
+            is_valid &= name is None or type(name) is str
             for _, *sizes, sha256 in map(astuple, shards):
                 is_valid &= all(type(size) is int and size >= 0 for size in sizes)
                 is_valid &= type(sha256) is str and sizes[1] == n_words
@@ -225,6 +229,7 @@ class CountShards(Shards):
             seen.add(shard.sha256)
             shard.state()  # raises an error if the file is missing
         self.unit = unit
+        self.name = name
         self.shards = shards
         self.n_shards = len(shards)
         self.shape = (sum(shard.n_docs for shard in shards), n_words)
@@ -362,9 +367,11 @@ def write_shards(
             shards = [_write(place, i, *part) for i, part in enumerate(parts)]
     if not shards:
         raise ValueError("source holds no block of documents; give at least one matrix")
+    name = getattr(user_ids, "name", None)
     content = {
         "format": FORMAT,
         "unit": UNITS[user_ids is not None],
+        "name": name if isinstance(name, str) else None,
         "words": words,
         "shards": [
             {name: value for name, value in vars(shard).items() if name != "path"}

@@ -13,7 +13,7 @@ from typing import Any, Self
 from numpy.typing import ArrayLike
 
 from dplda.core._base import MAX_ITER, BaseLDA
-from dplda.core._corpus import Matrix, Shards, unit_of
+from dplda.core._corpus import Matrix, Shards, ids_of, unit_of
 from dplda.core._private_fit import (
     NOISE_MULTIPLIER,
     PRIVACY_CONSTRAINTS,
@@ -281,7 +281,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         """
         training = self._training(unit_of(X, user_ids), **options)  # public
         with (
-            training.charge(user_ids) as charge,
+            training.charge(ids_of(X, user_ids)) as charge,
             columns_kept(self, charge),
             closing(training.documents(X, user_ids)) as documents,  # private
         ):

@@ -163,8 +163,11 @@ class Training:
         """Rounds of the calls before this one."""
         return 0 if self.so_far is None else self.so_far.n_rounds
 
-    def charge(self, user_ids: ArrayLike | None) -> Charge:
-        """The charge of this call alone, for its ``with`` block."""
+    def charge(self, user_ids: object) -> Charge:
+        """The charge of this call alone, for its ``with`` block.
+
+        `user_ids` are the ids, or shards that hold them.
+        """
         return charge_of(
             self.model,
             self.plan,
