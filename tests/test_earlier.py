@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 from dplda import PrivateSVILDA, SubLDA, load_release, save_release
-from dplda.audit._replay import fit_watched
+from dplda.audit._replay import fit_watched, watched
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import Ledger, epsilon_of
 from dplda.privacy.mechanisms import TOTAL_VARIATION
@@ -36,6 +36,23 @@ def test_each_part_pays_once(kind, X):
     assert "no document of this fit is in the fits that were added" in str(
         model.privacy_
     )
+
+
+@both
+def test_noise_of_one_seed_does_not_cancel_between_days(kind, X):
+    """Nor between a day and a further round of another day."""
+    options = OPTIONS | {"noise_multiplier": 5.0, "random_state": 0}
+    options["subsampling_ratio"] = 0.5
+    drawn = []
+    model = None
+    for _ in range(3):
+        with watched() as tape:
+            model = kind(**options).fit(X, earlier=model)
+            model.partial_fit(X)
+        drawn += [step.noisy - step.value for step in tape.steps]
+        drawn += [step.sample[1] for step in tape.steps if step.sample is not None]
+    assert len(drawn) == 3 * (2 + 5 + 5)
+    assert len({joblib.hash(noise) for noise in drawn}) == len(drawn)
 
 
 @both

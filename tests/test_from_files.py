@@ -359,7 +359,7 @@ def test_fit_writes_a_model_that_anyone_can_use(fitted, capsys):
     weights = released.transform(["a tree with white flowers", "the king of France"])
     np.testing.assert_allclose(weights.sum(axis=1), 1.0)
     entries = [(entry.label, entry.unit, entry.status) for entry in ledger.entries()]
-    assert entries == [("PrivateTopicModel", "user", "released")]
+    assert entries == [("PrivateTopicModel", "user by 'patient'", "released")]
     assert 5.9 < ledger.epsilon_spent <= ledger.epsilon == 6.0
     capsys.readouterr()
     assert main(["topics", str(fitted[1])]) == 0

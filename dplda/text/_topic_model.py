@@ -16,7 +16,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import warn_of_coverage
-from dplda.core._pipeline import guarantee_of_steps
+from dplda.core._pipeline import check_parts, costs_of, guarantee_of_steps
 from dplda.core._private_fit import (
     PRIVACY_CONSTRAINTS,
     Interval,
@@ -254,6 +254,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 f"{type(earlier).__name__}; pass the model itself (joblib.dump keeps "
                 "it), not a release of it"
             )
+        if earlier is not None:
+            check_parts(earlier)
         parts = parts_of(self, protected_unit(user_ids), earlier)  # public
         self._fit(raw_documents, user_ids, parts)
         return self
@@ -364,7 +366,9 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 model.n_components, keeps_weights=not training.infers_anew
             )
             charge.begin()  # the price is spent from here on
-            self._forget()
+            # a model with these words stays until the next one has a round
+            if vars(self).get("vectorizer_") is not words.vectorizer:
+                self._forget()
             self.vectorizer_ = words.vectorizer  # keeps what is released from here on
             if isinstance(words, Choice):
                 words.release(weights, charge)  # public
@@ -489,6 +493,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     def topics_(self) -> list[TopicRow]:
         """Row, share, evidence, flag and ten words of each topic, weak ones last."""
         check_is_fitted(self, "components_")
+        check_parts(self)
         return list_topics(self.model_, self.vocabulary_)
 
     def __str__(self) -> str:
@@ -534,6 +539,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                     dict.fromkeys(both.assumptions + earlier.assumptions)
                 ),
             )
+        vars(self).pop("counts_", None)  # of the model before
         inputs = dict(both.provenance)
         if isinstance(parts.inputs.source, str) and "word vectors" in inputs:
             inputs["word vectors"] = SOURCE
@@ -551,4 +557,5 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             n_iter_=model.n_iter_,
             topic_evidence_=model.topic_evidence_,
             weak_topics_=model.weak_topics_,
+            _costs=costs_of([self.vectorizer_, model]),
         )
