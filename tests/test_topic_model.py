@@ -396,6 +396,7 @@ def test_a_later_fit_of_the_topic_model_alone_is_charged_like_any_other(tmp_path
         {"n_components": 2**16, "vocabulary": [*WORDS, *MANY]},
         {"word_vectors": np.eye(8)},
         {"word_vectors": {"heart": [math.nan, 1.0]}},
+        {"word_vectors": {"heart": [1e-60, 1e-60]}},  # zeros in single precision
         {"word_vectors": {"heart": {}}},
         {"word_vectors": {"?": [1.0, 2.0]}},
         {"vocabulary": None, "word_vectors": [[1.0, 2.0]]},
