@@ -290,7 +290,7 @@ class Shards(ABC):
     shape: tuple[int, int]
     unit: str  # what fits and scores protect: "document" or "user"
     feature_names: npt.NDArray[np.object_] | None  # the words of the columns
-    name: str | None  # of the column of user ids
+    name: str  # of the column of user ids, if it has one
     shards: Sequence[ShardOfUnits]
 
     @abstractmethod

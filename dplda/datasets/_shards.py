@@ -29,7 +29,7 @@ from dplda.core._fold_in import single_precision
 from dplda.leaf._checks import check_integer
 from dplda.leaf._files import explained, write_atomically
 from dplda.leaf._messages import Progress, named, unnumbered
-from dplda.leaf._users import number_users
+from dplda.leaf._users import column_name, number_users
 
 FORMAT = "dplda count shards"
 MANIFEST = "shards.json"
@@ -159,8 +159,8 @@ class CountShards(Shards):
         The unit that fits and scores protect: users if `write_shards` got their ids.
     feature_names : ndarray of shape (n_words,), object, or None
         The words of the columns, if `write_shards` got them or a named table.
-    name : str or None
-        Name of the column of user ids, if `write_shards` got a column with a name.
+    name : str
+        Name of the column of user ids; empty if `write_shards` got none with a name.
 
     Raises
     ------
@@ -202,7 +202,7 @@ class CountShards(Shards):
             ]
             n_words = shards[0].n_words
             is_valid = content["format"] == FORMAT and unit in UNITS
-            is_valid &= name is None or type(name) is str
+            is_valid &= type(name) is str
             for _, *sizes, sha256 in map(astuple, shards):
                 is_valid &= all(type(size) is int and size >= 0 for size in sizes)
                 is_valid &= type(sha256) is str and sizes[1] == n_words
@@ -367,11 +367,10 @@ def write_shards(
             shards = [_write(place, i, *part) for i, part in enumerate(parts)]
     if not shards:
         raise ValueError("source holds no block of documents; give at least one matrix")
-    name = getattr(user_ids, "name", None)
     content = {
         "format": FORMAT,
         "unit": UNITS[user_ids is not None],
-        "name": name if isinstance(name, str) else None,
+        "name": column_name(user_ids),
         "words": words,
         "shards": [
             {name: value for name, value in vars(shard).items() if name != "path"}

@@ -37,7 +37,7 @@ class IdColumn(list[str]):
         self.name = name
 
 
-def protected_unit(user_ids: ArrayLike | None) -> str:
+def protected_unit(user_ids: object) -> str:
     """What the guarantee protects.
 
     It depends on whether ids are given, not on the ids.
@@ -52,10 +52,16 @@ def charged_unit(user_ids: object, unit: str | None = None) -> str:
     column tells them apart, also that of a CountShards, which holds the ids.
     """
     unit = protected_unit(user_ids) if unit is None else unit
-    name = getattr(user_ids, "name", None)
-    if unit == "user" and isinstance(name, str) and name:
+    name = column_name(user_ids)
+    if unit == "user" and name:
         return f"{unit} by {name!r}"
     return unit
+
+
+def column_name(user_ids: object) -> str:
+    """The name of a column of ids, or its number in a table without names; or empty."""
+    name = getattr(user_ids, "name", None)
+    return str(name) if isinstance(name, (str, Integral, tuple)) else ""
 
 
 def number_users(user_ids: ArrayLike | None, n_docs: int) -> np.ndarray | None:
