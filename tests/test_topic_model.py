@@ -8,6 +8,7 @@ import uuid
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import CountVectorizer
@@ -553,6 +554,9 @@ def test_next_month_keeps_the_words_and_adds_its_texts(fitted, tmp_path):
     together = epsilon_of([*fitted.privacy_.events, *alone], 1e-6)
     assert again.epsilon_ == pytest.approx(together, rel=1e-6)
     assert again.epsilon_ > 1.3 * fitted.epsilon_
+    households = pd.Series(range(500), name="household")
+    with pytest.raises(ValueError, match="this call one user by 'household'"):
+        small(model=model).fit(later, user_ids=households, earlier=fitted)
 
 
 @pytest.mark.parametrize("part", ["words", "topics"])

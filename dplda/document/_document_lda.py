@@ -114,6 +114,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     # may add the releases of `earlier`, which have a guarantee of their own.
     _released: NoisyTable
     _cost: Guarantee
+    _charged_unit: str
     _earlier_cost: Guarantee | None
     _trains: type[Training]
     _attack = "document"

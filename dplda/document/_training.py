@@ -171,11 +171,24 @@ class Training:
         return charge_of(
             self.model,
             self.plan,
-            unit=charged_unit(user_ids, self.unit),
+            unit=self.charged_unit(user_ids),
             seeded=self.streams.seeded,
             sums=self.sums,
             is_first=self.so_far is None,
         )
+
+    def charged_unit(self, user_ids: object) -> str:
+        """The unit of the charge; ValueError if earlier releases are about another."""
+        unit = charged_unit(user_ids, self.unit)
+        before = self.model if self.earlier is None else self.earlier
+        has_before = self.so_far is not None or self.earlier is not None
+        if has_before and before._charged_unit != unit:
+            raise ValueError(
+                f"the earlier releases protect one {before._charged_unit}, and this "
+                f"call one {unit}; their epsilons do not add up: pass the same "
+                "user_ids, as columns of one name or as lists without a name"
+            )
+        return unit
 
     def documents(
         self, X: Matrix | Shards, user_ids: ArrayLike | None = None
@@ -471,6 +484,7 @@ class Training:
             noise_multiplier_=self.budget.noise_multiplier,
             _released=table,
             _cost=cost,
+            _charged_unit=charge.unit,
             _earlier_cost=self.earlier_cost,
         )
         return instead

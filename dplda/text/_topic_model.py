@@ -35,7 +35,7 @@ from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import HasMethods, StrOptions
 from dplda.leaf._messages import Progress, named
 from dplda.leaf._rows import collected
-from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
+from dplda.leaf._users import RELATIONS, protected_unit
 from dplda.privacy import Guarantee, NonPrivate
 from dplda.reading._displays import TopicRow, list_topics
 from dplda.reading._groups import groups_of
@@ -337,7 +337,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             charge_of(
                 self,
                 plan,
-                unit=charged_unit(user_ids),
+                unit=training.charged_unit(user_ids),
                 seeded=self.random_state is not None and has_noise,
                 n_streams=n_streams,
             ) as charge,
