@@ -71,7 +71,9 @@ def groupings(options: argparse.Namespace) -> dict[str, Grouping]:
     found = {}
     for column, path in zip(options.by, options.levels):
         if column in found:
-            raise ValueError(f"--by {column} is given twice: list all groups in one file")
+            raise ValueError(
+                f"--by {column} is given twice: list all groups in one file"
+            )
         lines = path.read_text("utf-8-sig").splitlines()
         levels = [line.strip() for line in lines if line.strip()]
         found[column] = Grouping(column, levels, str.strip)
