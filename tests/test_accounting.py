@@ -77,6 +77,14 @@ def test_next_to_no_noise_costs_next_to_everything(noise, kind):
     assert epsilon_of(kind(noise), 1e-6) >= 0.5 / noise**2
 
 
+def test_a_ledger_of_the_least_noise_can_be_read():
+    ledger = Ledger()
+    for _ in range(2):
+        ledger.reserve("a", "document", Gaussian(1e-100))
+    assert ledger.epsilon_spent == math.inf
+    assert epsilon_of([Repeated(Gaussian(1e-100), 9), Laplace(1.0)], 0.1) == math.inf
+
+
 @pytest.mark.parametrize("scale", [3.0, 7.0, 0.1, 49.0, 1e-310])
 @pytest.mark.parametrize("count", [1, 3, 10, 2**36 - 1])
 def test_a_pure_epsilon_is_rounded_up(scale, count):

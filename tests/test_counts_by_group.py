@@ -814,6 +814,13 @@ def test_the_command_charges_words_topics_and_counts_at_once(files, capsys):
     assert len(expected) == 54  # the last one of 2025, and 53 of 2026
     found = table.counts["week"].sum(axis=1)
     assert_allclose(found, [*expected.values()], atol=0.1)
+    # a column may have the name of a period
+    table = (files / "notes.csv").read_text("utf-8").replace("ward", "week", 1)
+    (files / "notes.csv").write_text(table, "utf-8")
+    columns = "--by week --levels wards.txt --by-month date --periods 2026-01:2026-12"
+    columns += " --most-periods 2 --out columns.dplda --no-ledger"
+    assert main([*later, "--epsilon", "1", *columns.split()]) == 0
+    assert load_counts("columns.dplda").most_groups == {"month": 2}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -849,6 +856,7 @@ def test_on_a_terminal_counts_say_their_noise_and_ask(
         ("--by-week date --periods 2026-W01:2026-W99", "--periods must be"),
         ("--by-week date --by-month date --periods 2026-01:2026-02", "only one"),
         ("--by cat --levels wards.txt", "no column 'cat'"),
+        ("--by ward --levels wards.txt " * 2, "--by ward is given twice"),
         ("--most-periods 2", "needs --by-month"),
         (
             f"{GROUPS} --out topics.counts.dplda --report topics.counts.dplda",

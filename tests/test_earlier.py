@@ -10,8 +10,8 @@ import pytest
 from sklearn.base import clone
 
 from dplda import PrivateSVILDA, SubLDA, load_release, save_release
-from dplda.audit._replay import fit_watched
-from dplda.datasets import make_topic_corpus
+from dplda.audit._replay import fit_watched, watched
+from dplda.datasets import make_topic_corpus, write_shards
 from dplda.privacy import Ledger, epsilon_of
 from dplda.privacy.mechanisms import TOTAL_VARIATION
 
@@ -36,6 +36,23 @@ def test_each_part_pays_once(kind, X):
     assert "no document of this fit is in the fits that were added" in str(
         model.privacy_
     )
+
+
+@both
+def test_noise_of_one_seed_does_not_cancel_between_days(kind, X):
+    """Nor between a day and a further round of another day."""
+    options = OPTIONS | {"noise_multiplier": 5.0, "random_state": 0}
+    options["subsampling_ratio"] = 0.5
+    drawn = []
+    model = None
+    for _ in range(3):
+        with watched() as tape:
+            model = kind(**options).fit(X, earlier=model)
+            model.partial_fit(X)
+        drawn += [step.noisy - step.value for step in tape.steps]
+        drawn += [step.sample[1] for step in tape.steps if step.sample is not None]
+    assert len(drawn) == 3 * (2 + 5 + 5)
+    assert len({joblib.hash(noise) for noise in drawn}) == len(drawn)
 
 
 @both
@@ -162,6 +179,23 @@ def test_the_file_of_the_sum_states_what_the_model_states(kind, X, tmp_path):
     published = load_release(tmp_path / "sum").privacy_
     assert published.epsilon == model.epsilon_ == pytest.approx(4.0, rel=0.02)
     assert str(published) == str(model.privacy_)
+
+
+@both
+def test_persons_and_households_are_two_units_of_one_model(kind, X, tmp_path):
+    """Also without a ledger, and if shards hold the ids."""
+    table = pd.DataFrame({"person": range(30), "household": np.arange(30) // 3})
+    model = kind(noise_multiplier=9.0, **OPTIONS)
+    model.partial_fit(X[:30], user_ids=table["person"])
+    households = write_shards(X[30:], tmp_path / "a", user_ids=table["household"])
+    persons = write_shards(X[30:], tmp_path / "b", user_ids=table["person"])
+    two_units = "protect one user by 'person', and this call one user by 'household'"
+    with pytest.raises(ValueError, match=two_units):
+        model.partial_fit(households)
+    model.partial_fit(persons)
+    with pytest.raises(ValueError, match=two_units):
+        clone(model).fit(X[30:], user_ids=table["household"], earlier=model)
+    clone(model).fit(persons, earlier=model).partial_fit(persons)
 
 
 def test_documents_confirm_the_topics_of_three_days_as_those_of_one():

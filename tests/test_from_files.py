@@ -368,7 +368,7 @@ def test_fit_writes_a_model_that_anyone_can_use(fitted, capsys):
     weights = released.transform(["a tree with white flowers", "the king of France"])
     np.testing.assert_allclose(weights.sum(axis=1), 1.0)
     entries = [(entry.label, entry.unit, entry.status) for entry in ledger.entries()]
-    assert entries == [("PrivateTopicModel", "user", "released")]
+    assert entries == [("PrivateTopicModel", "user by 'patient'", "released")]
     assert 5.9 < ledger.epsilon_spent <= ledger.epsilon == 6.0
     capsys.readouterr()
     assert main(["topics", str(fitted[1])]) == 0
@@ -698,6 +698,28 @@ def test_ids_that_stand_for_missing_ones_are_told(tmp_path, monkeypatch):
         PrivateDataWarning, match="^3 texts have an id such as NA or NULL"
     ):
         assert main(fit) == 130
+
+
+def test_two_columns_of_ids_are_two_units_of_one_ledger(tmp_path, capsys):
+    """What a fit costs a household is not what it costs a person in it."""
+    rows = [
+        (f"a note of {word}", f"p{i}", f"h{i // 3}")
+        for i, word in enumerate(["heart", "lung", "bone"] * 3)
+    ]
+    write_csv(tmp_path / "a.csv", ("text", "person", "household"), rows)
+    job = ["fit", str(tmp_path / "a.csv"), "--epsilon", "1", "--budget", "9", *SMALL]
+    persons = [*job, "--out", str(tmp_path / "m"), "--user-column", "person"]
+    assert main(persons) == 0
+    count = ["counts", str(tmp_path / "m"), *job[1:6], "--out", str(tmp_path / "c")]
+    (tmp_path / "levels").write_text("h0\nh1\nh2\n")
+    count += ["--by", "household", "--levels", str(tmp_path / "levels")]
+    assert main([*count, "--user-column", "person"]) == 0
+    capsys.readouterr()
+    for other in (job, count):
+        names = ["--out", str(tmp_path / "x"), "--user-column", "household"]
+        assert main([*other, *names]) == 1
+        assert "one user by 'person'" in capsys.readouterr().err
+    assert len(Ledger(tmp_path / "a.csv.ledger").entries()) == 2
 
 
 def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path):

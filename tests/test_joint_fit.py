@@ -959,6 +959,28 @@ async def test_parties_choose_words_and_topics_from_one_budget(keys, tmp_path):
 
 
 @within_seconds
+async def test_chosen_words_without_vectors_do_not_end_a_fit_that_is_paid(keys):
+    """The vectors of the candidates were checked before the charge."""
+    words = ["zzqheart", "zzqleft", "zzqarm", "knee"]
+    texts = [f"{word} zzqarm" for word in words[:2]] * 90
+    plan = plan_of(
+        keys,
+        words=words,
+        n_words=3,
+        english_vectors=True,
+        parameters={"n_components": 2, "epsilon": 20.0, "max_iter": 3},
+    )
+    parties = {
+        name: Party(plan, name, keys / f"{name}.key", (texts, None)) for name in NAMES
+    }
+    assert await fit(keys, plan, parties) == (None, dict.fromkeys(NAMES))
+    one = parties[NAMES[0]]
+    assert [*one.words.vocabulary_] == sorted(words[:3])
+    assert one.model.word_vectors is None
+    assert "word vectors" not in dict(one.model.privacy_.provenance)
+
+
+@within_seconds
 async def test_words_that_processors_rank_differently_are_the_same_for_all(
     keys, monkeypatch
 ):

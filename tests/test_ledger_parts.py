@@ -12,6 +12,8 @@ from sklearn.model_selection import KFold
 
 from dplda import SubLDA
 from dplda.audit import replay
+from dplda.datasets import write_shards
+from dplda.metrics import noisy_score
 from dplda.privacy import BudgetError, Gaussian, Ledger, epsilon_of, user_part
 
 STEP = Gaussian(2.0)
@@ -126,18 +128,38 @@ def test_the_total_of_folds_is_for_emptied_documents(change):
     )
 
 
-def test_persons_and_households_are_two_units(ledger):
+@pytest.mark.parametrize(
+    ("persons", "households"), [("person", "household"), (0, 1)], ids=str
+)
+def test_persons_and_households_are_two_units(persons, households, ledger):
     """What a fit costs a household is not what it costs a person in it."""
     X = np.random.default_rng(0).poisson(1.0, (12, 6))
-    table = pd.DataFrame({"person": range(12), "household": np.arange(12) // 3})
+    table = pd.DataFrame({persons: range(12), households: np.arange(12) // 3})
     model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger)
     for _ in range(2):
-        model.fit(X, user_ids=table["household"])
+        model.fit(X, user_ids=table[households])
     with pytest.raises(
-        ValueError, match=r"one user by 'household'.* one user by 'person'"
+        ValueError, match=f"one user by '{households}'.* one user by '{persons}'"
     ):
-        model.fit(X, user_ids=table["person"])
+        model.fit(X, user_ids=table[persons])
     assert len(ledger.entries()) == 2
+
+
+def test_shards_of_persons_and_of_households_are_two_units(ledger, tmp_path):
+    X = np.random.default_rng(0).poisson(1.0, (12, 6))
+    table = pd.DataFrame({"person": range(12), "household": np.arange(12) // 3})
+    persons, households = (
+        write_shards(X, tmp_path / name, user_ids=table[name]) for name in table
+    )
+    model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger).fit(persons)
+    model.fit(X, user_ids=table["person"])
+    noisy_score(model, persons, epsilon=1.0, ledger=ledger)
+    two_units = r"one user by 'person'.* one user by 'household'"
+    with pytest.raises(ValueError, match=two_units):
+        model.fit(households)
+    with pytest.raises(ValueError, match=two_units):
+        noisy_score(model, households, epsilon=1.0, ledger=ledger)
+    assert len(ledger.entries()) == 3
 
 
 @pytest.mark.parametrize(

@@ -259,6 +259,21 @@ def test_the_guarantee_is_what_the_parties_state(tmp_path):
     assert load_release(tmp_path / "global.dplda").privacy_ == guarantee
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_noise_from_a_seed_of_any_party_and_round_is_on_the_card(corpus, tmp_path):
+    master = IFTMMaster(WORDS)
+    for round_number, seed in enumerate((0, None)):
+        model = SubLDA(3, epsilon=1.0, max_iter=2, random_state=seed).fit(corpus)
+        sent = LocalModel.from_estimator(model, "a", round_number, HASH)
+        send(master, LocalModel.from_bytes(sent.to_bytes()))
+        assert master.released_model().privacy_.seeded
+    with pytest.warns(PrivacyLeakWarning, match="random_state"):
+        save_release(master.released_model(), tmp_path / "global.dplda")
+    other = IFTMMaster(WORDS)
+    send(other, say("a"))
+    assert not other.released_model().privacy_.seeded
+
+
 def test_parties_with_different_units():
     master = IFTMMaster(WORDS)
     send(

@@ -191,6 +191,28 @@ def test_a_terminal_shows_how_many_of_the_shards_are_done(texts, monkeypatch):
         assert f"] {step}, 67%" in said, step
 
 
+def test_a_log_does_not_tell_how_many_texts_there_are_if_they_are_few(
+    texts, capsys, monkeypatch
+):
+    """Nor if they are read slowly: every text is due for a line."""
+    for between in (100.0, 0.0):
+        monkeypatch.setattr("dplda.leaf._messages.BETWEEN", between)
+        said = set()
+        for n_texts in (2, 3, 9):
+            model(verbose=1).fit(texts[:n_texts])
+            lines = capsys.readouterr().err.splitlines()
+            said.add("; ".join(line for line in lines if "round" not in line))
+        assert len(said) == 1
+        assert "reading texts; " in said.pop()
+
+
+def test_a_log_of_few_rounds_names_each(texts, capsys, monkeypatch):
+    monkeypatch.setattr("dplda.leaf._messages.BETWEEN", 0.0)
+    model(verbose=1).fit(texts)
+    said = re.findall(r"round (\d+) of 8", capsys.readouterr().err)
+    assert said == [*"12345678"]
+
+
 def test_an_error_stands_in_a_line_of_its_own(texts):
     def failing():
         yield from texts

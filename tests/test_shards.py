@@ -583,3 +583,14 @@ def test_what_needs_all_rows_at_once_says_so(shards):
     # which needs them one by one
     found = held_out_perplexity(model.components_, shards[3])
     assert found == pytest.approx(held_out_perplexity(model.components_, matrix))
+
+
+def test_one_text_many_times_fills_shards_that_are_equal(corpus, tmp_path):
+    rows = sp.vstack([corpus[[3] * 40], corpus[:10], corpus[[7] * 40]])
+    written = write_shards(rows, tmp_path / "a", rows_per_shard=10)
+    assert_array_equal(
+        sp.vstack(list(CountShards(written.folder))).todense(), rows.todense()
+    )
+    twice = sp.vstack([corpus[:10]] * 2)
+    with pytest.raises(ValueError, match="same documents as another shard"):
+        write_shards(twice, tmp_path / "b", rows_per_shard=10)

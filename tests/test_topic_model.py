@@ -2,11 +2,13 @@
 
 import math
 import os
+import pickle
 import stat
 import uuid
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import CountVectorizer
@@ -25,6 +27,7 @@ from dplda import (
     save_release,
 )
 from dplda.datasets import load_wordnet_glosses
+from dplda.document._contributions import Documents
 from dplda.privacy import (
     BudgetError,
     Gaussian,
@@ -394,6 +397,7 @@ def test_a_later_fit_of_the_topic_model_alone_is_charged_like_any_other(tmp_path
         {"n_components": 2**16, "vocabulary": [*WORDS, *MANY]},
         {"word_vectors": np.eye(8)},
         {"word_vectors": {"heart": [math.nan, 1.0]}},
+        {"word_vectors": {"heart": [1e-60, 1e-60]}},  # zeros in single precision
         {"word_vectors": {"heart": {}}},
         {"word_vectors": {"?": [1.0, 2.0]}},
         {"vocabulary": None, "word_vectors": [[1.0, 2.0]]},
@@ -550,6 +554,57 @@ def test_next_month_keeps_the_words_and_adds_its_texts(fitted, tmp_path):
     together = epsilon_of([*fitted.privacy_.events, *alone], 1e-6)
     assert again.epsilon_ == pytest.approx(together, rel=1e-6)
     assert again.epsilon_ > 1.3 * fitted.epsilon_
+    households = pd.Series(range(500), name="household")
+    with pytest.raises(ValueError, match="this call one user by 'household'"):
+        small(model=model).fit(later, user_ids=households, earlier=fitted)
+
+
+@pytest.mark.parametrize("part", ["words", "topics"])
+def test_no_result_shows_a_part_that_was_fitted_again_under_the_old_epsilon(
+    part, tmp_path
+):
+    model = small(epsilon=1.0, model=SubLDA(max_iter=2)).fit(TEXTS)
+    later = pickle.loads(pickle.dumps(model))
+    small(epsilon=1.0).fit(GLOSSES.data[600:800], earlier=later)
+    if part == "words":
+        later.vectorizer_.set_params(epsilon=9.0).fit(TEXTS)
+    else:
+        X = later.vectorizer_.transform(TEXTS)
+        later.model_.set_params(epsilon=None, noise_multiplier=0.1).partial_fit(X)
+    shown = [
+        lambda: later.topics_,
+        lambda: str(later),
+        lambda: later.save(tmp_path / "m"),
+        lambda: later.report(tmp_path / "m"),
+        lambda: save_release(make_pipeline(later), tmp_path / "m"),
+        lambda: small(epsilon=1.0).fit(GLOSSES.data[600:800], earlier=later),
+    ]
+    for show in shown:
+        with pytest.raises(ValueError, match="was fitted again by itself"):
+            show()
+    assert not [*tmp_path.iterdir()]
+    model.save(tmp_path / "m")
+
+
+def test_an_interrupt_before_the_first_round_leaves_the_model_of_last_month(
+    monkeypatch,
+):
+    model = small(model=SubLDA(max_iter=2))
+    model.fit_and_count(
+        TEXTS, by={"x": ["a"] * 600}, levels={"x": ["a"]}, counts_epsilon=1.0
+    )
+    before = dict(vars(model))
+
+    def end(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Documents, "sum_topics", end)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(GLOSSES.data[600:800], earlier=model)
+    assert vars(model) == before
+    model.fit(GLOSSES.data[600:800], earlier=model)
+    assert not hasattr(model, "counts_")
 
 
 @pytest.mark.parametrize(

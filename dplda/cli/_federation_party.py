@@ -172,6 +172,7 @@ def _load(
     import scipy.sparse as sp
 
     from dplda.core._words import counter_of
+    from dplda.leaf._users import IdColumn
 
     if options.texts.suffix == ".npz":
         if plan.n_words is not None:
@@ -188,7 +189,9 @@ def _load(
                 "(scipy.sparse.save_npz), or is damaged"
             ) from error
     found = texts_of(options, options.texts, options.id_column)
-    users = found.ids if options.id_column is not None else None
+    users = None
+    if options.id_column is not None:
+        users = IdColumn(options.id_column, found.ids)
     if plan.n_words is not None:
         return found.texts, users
     return counter_of(plan.words).transform(found.texts), users

@@ -70,6 +70,10 @@ def groupings(options: argparse.Namespace) -> dict[str, Grouping]:
         )
     found = {}
     for column, path in zip(options.by, options.levels):
+        if column in found:
+            raise ValueError(
+                f"--by {column} is given twice: list all groups in one file"
+            )
         lines = path.read_text("utf-8-sig").splitlines()
         levels = [line.strip() for line in lines if line.strip()]
         found[column] = Grouping(column, levels, str.strip)
@@ -98,7 +102,7 @@ def given_groups(
     """The arguments of `private_topic_counts` that count texts `by` groups. Private."""
     most = {}
     if options.most_periods is not None:
-        (name,) = {"month", "week"} & set(found)
+        name = "week" if options.by_month is None else "month"
         most[name] = check_integer("--most-periods", options.most_periods, 1)
     return {
         "by": by,

@@ -39,7 +39,9 @@ def private_texts(
 
     An error in the first text is raised at once.
     """
-    users: list[str] | None = None if options.id_column is None else []
+    from dplda.leaf._users import IdColumn  # not for options and --help
+
+    users = None if options.id_column is None else IdColumn(options.id_column)
     by: dict[str, list[str]] = {name: [] for name in groups}
     told: list[str] = []
     columns = [grouping.column for grouping in groups.values()]

@@ -301,6 +301,7 @@ class Shards(ABC):
     shape: tuple[int, int]
     unit: str  # what fits and scores protect: "document" or "user"
     feature_names: npt.NDArray[np.object_] | None  # the words of the columns
+    name: str  # of the column of user ids, if it has one
     shards: Sequence[ShardOfUnits]
 
     @abstractmethod
@@ -323,6 +324,11 @@ def unit_of(X: object, user_ids: npt.ArrayLike | None) -> str:
             "write_shards, which keeps the documents of a user together, and none here"
         )
     return X.unit
+
+
+def ids_of(X: object, user_ids: npt.ArrayLike | None) -> object:
+    """What holds the user ids, for `charged_unit`; reads no data."""
+    return X if are_shards(X) else user_ids
 
 
 def check_shards(estimator: BaseEstimator, X: Shards, *, reset: bool) -> None:

@@ -7,7 +7,7 @@ up. A fit with `earlier` reads other documents: a document pays for one of the t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -113,6 +113,25 @@ def added_up(parts: Sequence[Guarantee], leaks: Sequence[str] = ()) -> Guarantee
         receipt=parts[-1].receipt,
         theorem="docs/accounting.md",
     )
+
+
+def costs_of(parts: Iterable[BaseEstimator]) -> tuple[Guarantee | None, ...]:
+    """What each part of a model of texts costs by itself."""
+    return tuple(getattr(part, "privacy_", None) for part in parts)
+
+
+def check_parts(model: BaseEstimator) -> None:
+    """Refuse a model of texts of which a part was fitted again by itself.
+
+    Its `privacy_` states what the parts cost when it was fitted, its `_costs`.
+    """
+    costs = vars(model).get("_costs")
+    if costs is not None and costs != costs_of([model.vectorizer_, model.model_]):
+        raise ValueError(
+            "vectorizer_ or model_ was fitted again by itself, which privacy_ of "
+            f"{type(model).__name__} does not cover; fit the whole model, or take "
+            "make_pipeline(vectorizer_, model_), whose guarantee adds up both"
+        )
 
 
 def with_earlier_fit(today: Guarantee, earlier: Guarantee) -> Guarantee:

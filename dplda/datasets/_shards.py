@@ -29,7 +29,7 @@ from dplda.core._fold_in import single_precision
 from dplda.leaf._checks import check_integer
 from dplda.leaf._files import explained, write_atomically
 from dplda.leaf._messages import Progress, Unnumbered, named
-from dplda.leaf._users import number_users
+from dplda.leaf._users import column_name, number_users
 
 FORMAT = "dplda count shards"
 MANIFEST = "shards.json"
@@ -95,6 +95,14 @@ class Shard:
         if not ((data > 0) & (data <= np.float32(LARGEST_COUNT))).all():
             raise self.fail("is damaged: it holds numbers that are not counts")
 
+    def has_different_rows(self) -> bool:
+        """Whether its documents differ from each other; it need not be checked."""
+        data, words, ends, _ = self._arrays()
+        if self.n_docs * int(ends[1]) != self.n_entries:
+            return True
+        rows = [array.reshape(self.n_docs, -1) for array in (data, words)]
+        return not all((cells == cells[0]).all() for cells in rows)
+
     def state(self) -> tuple[int, ...]:
         """What changes if the file is replaced or written to."""
         path = Path(self.path)
@@ -159,6 +167,8 @@ class CountShards(Shards):
         The unit that fits and scores protect: users if `write_shards` got their ids.
     feature_names : ndarray of shape (n_words,), object, or None
         The words of the columns, if `write_shards` got them or a named table.
+    name : str
+        Name of the column of user ids; empty if `write_shards` got none with a name.
 
     Raises
     ------
@@ -192,6 +202,7 @@ class CountShards(Shards):
         try:
             content = json.loads(path.read_bytes())
             unit = content["unit"]
+            name = content["name"]
             words = content["words"]
             shards = [
                 Shard(os.path.join(self.folder, f"{i:06d}.counts"), **found)
@@ -199,6 +210,7 @@ class CountShards(Shards):
             ]
             n_words = shards[0].n_words
             is_valid = content["format"] == FORMAT and unit in UNITS
+            is_valid &= type(name) is str
             for _, *sizes, sha256 in map(astuple, shards):
                 is_valid &= all(type(size) is int and size >= 0 for size in sizes)
                 is_valid &= type(sha256) is str and sizes[1] == n_words
@@ -214,17 +226,19 @@ class CountShards(Shards):
             is_valid = False
         if not is_valid:
             raise ValueError(f"{path} was not written by write_shards, or is damaged")
-        seen = set()
+        seen: dict[str, Shard] = {}
         for shard in shards:
-            if shard.sha256 in seen and shard.n_docs > 1 and shard.n_entries:
+            # one text many times fills shards that are truly equal
+            first = seen.setdefault(shard.sha256, shard)
+            if first is not shard and shard.n_entries and first.has_different_rows():
                 raise shard.fail(
                     "holds the same documents as another shard, so they would count "
                     "twice (if the corpus does repeat documents, choose another "
                     "rows_per_shard)"
                 )
-            seen.add(shard.sha256)
             shard.state()  # raises an error if the file is missing
         self.unit = unit
+        self.name = name
         self.shards = shards
         self.n_shards = len(shards)
         self.shape = (sum(shard.n_docs for shard in shards), n_words)
@@ -365,6 +379,7 @@ def write_shards(
     content = {
         "format": FORMAT,
         "unit": UNITS[user_ids is not None],
+        "name": column_name(user_ids),
         "words": words,
         "shards": [
             {name: value for name, value in vars(shard).items() if name != "path"}

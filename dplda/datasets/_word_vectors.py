@@ -96,14 +96,15 @@ def load_word_vectors(
     True
     """
     words = column_words(vocabulary)
-    vectors = _embedded_vectors(words) if source is None else _vectors_in(source, words)
+    found = _embedded_vectors(words) if source is None else _vectors_in(source, words)
+    vectors = found.astype(np.float32)
     if not vectors.any():
         raise ValueError(
             f"the source has no vector for any of the {len(words)} words; take a "
             "source in their language, with words in the form of the vectorizer (for "
             "instance lower case)"
         )
-    return vectors.astype(np.float32)
+    return vectors
 
 
 def _embedded_vectors(words: list[str]) -> np.ndarray:

@@ -114,6 +114,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     # may add the releases of `earlier`, which have a guarantee of their own.
     _released: NoisyTable
     _cost: Guarantee
+    _charged_unit: str
     _earlier_cost: Guarantee | None
     _trains: type[Training]
     _attack = "document"
@@ -299,8 +300,13 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             n_rounds = len(budget.rounds)
         plan = budget.plan(0 if so_far is None else so_far.n_rounds, n_rounds)
         paid_before = None
-        earlier_cost = None if earlier is None else earlier.privacy_
+        earlier_cost = None
+        n_earlier = 0
+        if earlier is not None:
+            earlier_cost = earlier.privacy_
+            n_earlier = earlier._released.n_earlier + 1
         if so_far is not None:
+            n_earlier = so_far.n_earlier
             paid_before = self._cost
             earlier_cost = self._earlier_cost
             check_paid(self, plan, paid_before, len(budget.rounds))
@@ -311,7 +317,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             budget=budget,
             plan=plan,
             n_rounds=n_rounds,
-            streams=Streams.from_random_state(self.random_state),  # secret
+            streams=Streams.from_random_state(self.random_state, n_earlier),  # secret
             sums=sums,
             so_far=so_far,
             paid_before=paid_before,

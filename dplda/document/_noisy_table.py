@@ -49,6 +49,7 @@ class Earlier(NamedTuple):
     scale: np.ndarray
     released_totals: WordTotals  # sum of their word totals
     noise: float  # root mean square of `scale`, times the word weights of this fit
+    n_fits: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +81,11 @@ class NoisyTable:
     def totals(self) -> np.ndarray:
         """Word totals (n_words,), estimated from all releases."""
         return self.latest_reading().totals
+
+    @property
+    def n_earlier(self) -> int:
+        """Number of earlier fits whose releases are added."""
+        return 0 if self.earlier is None else self.earlier.n_fits
 
     @property
     def vectors(self) -> Vectors | None:
@@ -171,7 +177,7 @@ def continued_table(
         totals = totals.and_documents(past.earlier.released_totals)
     average, scale = past.sums()
     noise = math.sqrt(float(((scale * weight) ** 2).mean()))
-    earlier = Earlier(average, scale, totals, noise)
+    earlier = Earlier(average, scale, totals, noise, past.n_earlier + 1)
     shares = past.table / past.table.sum(axis=1, keepdims=True)
     return NoisyTable(
         weight,

@@ -31,6 +31,7 @@ from dplda.core._corpus import (
     Shards,
     check_counts,
     check_shards,
+    ids_of,
     public_tables,
     row_keys,
     take_columns,
@@ -162,7 +163,7 @@ class Training:
             charge_of(
                 self.model,
                 self.plan,
-                unit=charged_unit(user_ids, self.unit),
+                unit=self.charged_unit(ids_of(X, user_ids)),
                 seeded=self.streams.seeded,
                 sums=self.sums,
                 is_first=self.so_far is None,
@@ -181,6 +182,19 @@ class Training:
     def n_done(self) -> int:
         """Rounds of the calls before this one."""
         return 0 if self.so_far is None else self.so_far.n_rounds
+
+    def charged_unit(self, user_ids: object) -> str:
+        """The unit of the charge; ValueError if earlier releases are about another."""
+        unit = charged_unit(user_ids, self.unit)
+        before = self.model if self.earlier is None else self.earlier
+        has_before = self.so_far is not None or self.earlier is not None
+        if has_before and before._charged_unit != unit:
+            raise ValueError(
+                f"the earlier releases protect one {before._charged_unit}, and this "
+                f"call one {unit}; their epsilons do not add up: pass the same "
+                "user_ids, as columns of one name or as lists without a name"
+            )
+        return unit
 
     def documents(
         self, X: Matrix | Shards, user_ids: ArrayLike | None = None
@@ -467,6 +481,7 @@ class Training:
             noise_multiplier_=self.budget.noise_multiplier,
             _released=table,
             _cost=cost,
+            _charged_unit=charge.unit,
             _earlier_cost=self.earlier_cost,
         )
         return instead

@@ -67,7 +67,8 @@ def fit_words_and_topics(
             if english_vectors:
                 place = {word: i for i, word in enumerate(choice.candidates)}
                 chosen = np.array([place[word] for word in words.vocabulary_])
-                topics.set_params(word_vectors=vectors[chosen])
+                if vectors[chosen].any():  # else they say nothing of these words
+                    topics.set_params(word_vectors=vectors[chosen])
         public_words = training.public_words(len(words.vocabulary_))  # public
         with closing(
             training.documents_of_counts(counts, counted.users)

@@ -48,6 +48,7 @@ class Stated(NamedTuple):
     unit: str
     epsilon: float
     delta: float
+    seeded: bool  # whether some noise came from a given seed
 
 
 class IFTMMaster:
@@ -226,11 +227,12 @@ class IFTMMaster:
         for (party, model), table in zip(models.items(), tables):
             composed = compose_model(merged, table, self.similarity_threshold, words)
             self.next_models_[party] = self._message(composed)
-            before = self._stated.get(party, Stated(model.unit, 0.0, 0.0))
+            before = self._stated.get(party, Stated(model.unit, 0.0, 0.0, False))
             self._stated[party] = Stated(
                 model.unit,
                 max(before.epsilon, model.epsilon),
                 max(before.delta, model.delta),
+                before.seeded or model.seeded,
             )
 
     def _valid_models(
@@ -376,7 +378,7 @@ def _stated_guarantee(stated: Mapping[str, Stated]) -> Guarantee:
         "themselves",
         sensitivity=math.inf,
         noise_scale=None,
-        seeded=False,
+        seeded=any(each.seeded for each in stated.values()),
         assumptions=(
             COLUMNS,
             f"each {units} is with one party (of what is with several parties the "

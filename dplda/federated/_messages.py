@@ -27,6 +27,7 @@ from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivacyLeakWarning
 from dplda.privacy._ledger import as_ledger
 from dplda.release._container import MAX_BYTES, pack, unpack
+from dplda.release._records import read_flag
 from dplda.release._release import warn_of_leaks
 
 # rows that were normalized in float32 miss 1 by about 1e-5 at most
@@ -152,6 +153,9 @@ class LocalModel(_Message):
     evidence : array-like of shape (n_topics,), default=None
         `topic_evidence_` of each topic, NaN for one that was not tested; None if no
         topic was.
+    seeded : bool, default=False
+        Whether noise came from a given seed: the cost does not hold against anyone who
+        knows or guesses it.
 
     Notes
     -----
@@ -169,6 +173,7 @@ class LocalModel(_Message):
     delta: float
     unit: str
     evidence: npt.NDArray[np.float32] | None = None
+    seeded: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -262,6 +267,7 @@ class LocalModel(_Message):
             delta=guarantee.delta,
             unit=guarantee.unit,
             evidence=getattr(model, "topic_evidence_", None),
+            seeded=guarantee.seeded,
         )
 
 
@@ -374,4 +380,5 @@ _CHECKED: dict[str, Callable[..., object]] = {
     "delta": partial(check_number, "delta", low=0.0, high=1.0),
     "unit": _unit,
     "evidence": _evidence,
+    "seeded": partial(read_flag, "seeded"),
 }

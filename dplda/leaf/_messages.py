@@ -131,8 +131,8 @@ class Progress:
 
     A terminal shows one line for each step, which is rewritten. A file gets a line for
     each tenth of a step. No line states a number of texts: it is private, and a log may
-    keep the line. A log therefore gets whole tenths. Items of which there may be fewer
-    than ten, such as shards, are `Unnumbered`: their share is shown on a terminal only,
+    keep the line. A log therefore gets whole tenths, and no shares of fewer than ten
+    items. The share of `Unnumbered` items, such as shards, is shown on a terminal only,
     to the person who may read the texts.
     """
 
@@ -175,9 +175,14 @@ class Progress:
                     done = i / total if i < total else 0.0
                     if is_terminal or is_last or int(10 * done) > tenth:
                         tenth = int(10 * done)
-                        said = step(item, done if is_terminal else tenth / 10)
+                        if not is_terminal:
+                            whole = tenth / 10 if total >= 10 else 0.0
+                            done = 1.0 if is_last else whole
+                        before = said
+                        said = step(item, done)
                         left = "" if is_last else _left(now - begun, done)
-                        self._print(said + left, "")
+                        if is_terminal or said != before:
+                            self._print(said + left, "")
                         is_open = is_terminal
                 yield item
             if is_open or (said and said != step(item, 1.0)):

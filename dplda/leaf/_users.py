@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from numbers import Integral
 from uuid import UUID
 
@@ -28,7 +29,15 @@ ROWS_OF_A_UNIT = {
 }
 
 
-def protected_unit(user_ids: ArrayLike | None) -> str:
+class IdColumn(list[str]):
+    """The ids in a column of a file. Its name is public (`charged_unit`)."""
+
+    def __init__(self, name: str, ids: Iterable[str] = ()) -> None:
+        super().__init__(ids)
+        self.name = name
+
+
+def protected_unit(user_ids: object) -> str:
     """What the guarantee protects.
 
     It depends on whether ids are given, not on the ids.
@@ -36,17 +45,23 @@ def protected_unit(user_ids: ArrayLike | None) -> str:
     return "document" if user_ids is None else "user"
 
 
-def charged_unit(user_ids: ArrayLike | None, unit: str | None = None) -> str:
+def charged_unit(user_ids: object, unit: str | None = None) -> str:
     """The unit of a charge: ids with another name stand for another unit.
 
     Persons and households are both users, but their costs differ. The name of a table's
-    column tells them apart.
+    column tells them apart, also that of a CountShards, which holds the ids.
     """
     unit = protected_unit(user_ids) if unit is None else unit
-    name = getattr(user_ids, "name", None)
-    if unit == "user" and isinstance(name, str) and name:
+    name = column_name(user_ids)
+    if unit == "user" and name:
         return f"{unit} by {name!r}"
     return unit
+
+
+def column_name(user_ids: object) -> str:
+    """The name of a column of ids, or its number in a table without names; or empty."""
+    name = getattr(user_ids, "name", None)
+    return str(name) if isinstance(name, (str, Integral, tuple)) else ""
 
 
 def number_users(user_ids: ArrayLike | None, n_docs: int) -> np.ndarray | None:

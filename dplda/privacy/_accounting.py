@@ -38,6 +38,7 @@ from dplda.privacy._curves import (
 )
 from dplda.privacy._events import (
     MAX_COUNT,
+    SMALLEST_NOISE,
     ApproximateDP,
     BoundedRange,
     Event,
@@ -205,6 +206,9 @@ def grouped(events: Events) -> Groups:
         # a single event keeps all digits
         mu = math.hypot(*(math.sqrt(count) * (1.0 / noise) for noise, count in noises))
         noises = [(1.0 / mu, 1)]
+        if 1.0 / mu < SMALLEST_NOISE:  # of which no protection is left
+            noises = []
+            others.append((NonPrivate(), 1))
     gaussians = [(Gaussian(noise), count) for noise, count in noises]
     return (*gaussians, *sorted(others, key=lambda group: repr(group[0])))
 

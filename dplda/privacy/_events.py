@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from dplda.leaf._checks import check_integer, check_number
 
+SMALLEST_NOISE = 1e-100  # the square of a smaller noise multiplier is 0
 MAX_COUNT = 2**36  # of steps; the rounding errors of more could not be bounded
 
 
@@ -47,8 +48,7 @@ class Gaussian(Event):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        # the square of a smaller one is 0
-        self._set("noise_multiplier", 1e-100, closed="left")
+        self._set("noise_multiplier", SMALLEST_NOISE, closed="left")
 
 
 @dataclass(frozen=True)

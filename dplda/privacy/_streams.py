@@ -8,6 +8,7 @@ purposes.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from typing import NoReturn, TypeAlias
@@ -93,7 +94,7 @@ class Streams:
         self.seeded = seeded
 
     @classmethod
-    def from_random_state(cls, random_state: object) -> Streams:
+    def from_random_state(cls, random_state: object, n_earlier: int = 0) -> Streams:
         """Make secret streams from None, and reproducible streams from a seed.
 
         Reproducible streams are not private.
@@ -102,6 +103,10 @@ class Streams:
         ----------
         random_state : None, int or numpy.random.RandomState
             None takes the key from the operating system. A RandomState is advanced.
+        n_earlier : int, default=0
+            Number of fits whose releases this one adds to its own. With equal seeds,
+            their noise would cancel in the differences of their releases: each fit
+            takes another key from the seed.
 
         Returns
         -------
@@ -111,7 +116,10 @@ class Streams:
         n_bytes = algorithms.AES256.key_size // 8  # which is in bits
         if random_state is None:
             return cls(os.urandom(n_bytes), seeded=False)
-        return cls(check_random_state(random_state).bytes(n_bytes), seeded=True)
+        key = check_random_state(random_state).bytes(n_bytes)
+        if n_earlier:
+            key = hashlib.sha256(key + n_earlier.to_bytes(8, "big")).digest()
+        return cls(key, seeded=True)
 
     def take(self, purpose: int, round: int) -> None:
         """Take the streams of a round for noise or a sample, once only.

@@ -17,7 +17,14 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from dplda.core._corpus import Matrix, are_shards, check_table, row_blocks, unit_of
+from dplda.core._corpus import (
+    Matrix,
+    are_shards,
+    check_table,
+    ids_of,
+    row_blocks,
+    unit_of,
+)
 from dplda.core._fold_in import (
     BATCH,
     LARGEST_PRIOR,
@@ -169,7 +176,7 @@ def noisy_score(
         epsilon=epsilon,
         delta=delta,
         unit=unit,
-        user_ids=user_ids,
+        user_ids=ids_of(X, user_ids),
         ledger=ledger,
         random_state=random_state,
     )

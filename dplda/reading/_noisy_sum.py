@@ -12,7 +12,6 @@ from os import PathLike
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
 
 from dplda.core._private_fit import (
     PUBLIC_MODEL,
@@ -54,7 +53,7 @@ def release_sum(
     epsilon: float,
     delta: float,
     unit: str,
-    user_ids: ArrayLike | None,
+    user_ids: object,
     ledger: Ledger | str | PathLike[str] | None,
     random_state: object,
 ) -> tuple[np.ndarray, Guarantee]:
@@ -78,9 +77,9 @@ def release_sum(
         Cost of the release.
     unit : {"document", "user"}
         What is protected.
-    user_ids : array-like or None
-        The users of the documents, which `read` reads. The unit of the charge names
-        their column, if they are one.
+    user_ids : object
+        The users of the documents, which `read` reads, or the shards that hold them.
+        The unit of the charge names their column, if they are one.
     ledger, random_state : object
         As in `PrivateEstimator`.
 

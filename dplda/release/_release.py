@@ -18,6 +18,7 @@ from sklearn.pipeline import Pipeline
 
 from dplda.core._base import BaseTopicModel
 from dplda.core._fold_in import LARGEST_PRIOR
+from dplda.core._joint_guarantee import check_parts
 from dplda.core._pipeline import pipeline_guarantee
 from dplda.core._private_fit import UNKNOWN_WORDS, VOCABULARY
 from dplda.core._texts import (
@@ -267,6 +268,7 @@ def _parts(
             "CountVectorizer(binary=True)"
         )
     # a model of texts holds both
+    check_parts(last)
     vectorizer = before[0][1] if before else getattr(last, "vectorizer_", None)
     topics = getattr(last, "model_", last)
     guarantee = last.privacy_

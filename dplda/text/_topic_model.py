@@ -16,7 +16,12 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import warn_of_coverage
-from dplda.core._joint_guarantee import joint_guarantee, with_earlier_fit
+from dplda.core._joint_guarantee import (
+    check_parts,
+    costs_of,
+    joint_guarantee,
+    with_earlier_fit,
+)
 from dplda.core._private_fit import (
     PRIVACY_CONSTRAINTS,
     Interval,
@@ -34,7 +39,7 @@ from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import HasMethods, StrOptions
 from dplda.leaf._messages import Progress, named
 from dplda.leaf._rows import collected
-from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
+from dplda.leaf._users import RELATIONS, protected_unit
 from dplda.privacy import Guarantee
 from dplda.reading._displays import TopicRow, list_topics
 from dplda.reading._groups import groups_of
@@ -326,7 +331,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             charge_of(
                 self,
                 plan,
-                unit=charged_unit(user_ids),
+                unit=training.charged_unit(user_ids),
                 seeded=self.random_state is not None,
                 n_streams=len(paid),
             ) as charge,
@@ -355,7 +360,9 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 model.n_components, keeps_weights=not training.infers_anew
             )
             charge.begin()  # the price is spent from here on
-            self._forget()
+            # a model with these words stays until the next one has a round
+            if vars(self).get("vectorizer_") is not words.vectorizer:
+                self._forget()
             self.vectorizer_ = words.vectorizer  # keeps what is released from here on
             if isinstance(words, Choice):
                 words.release(weights, charge)  # public
@@ -480,6 +487,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     def topics_(self) -> list[TopicRow]:
         """Row, share, evidence, flag and ten words of each topic, weak ones last."""
         check_is_fitted(self, "components_")
+        check_parts(self)
         return list_topics(self.model_, self.vocabulary_)
 
     def __str__(self) -> str:
@@ -523,6 +531,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                     dict.fromkeys(both.assumptions + earlier.assumptions)
                 ),
             )
+        self.__dict__.pop("counts_", None)  # of the model before
         inputs = dict(both.provenance)
         if isinstance(parts.inputs.source, str) and "word vectors" in inputs:
             inputs["word vectors"] = SOURCE
@@ -540,6 +549,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             n_iter_=model.n_iter_,
             topic_evidence_=model.topic_evidence_,
             weak_topics_=model.weak_topics_,
+            _costs=costs_of([self.vectorizer_, model]),
         )
 
 
@@ -550,6 +560,7 @@ def _earlier(model: Any) -> PrivateTopicModel | None:
     got = type(model).__name__
     if isinstance(model, PrivateTopicModel):
         if hasattr(model, "model_"):
+            check_parts(model)
             return model
         got += " that is not fitted"
     raise ValueError(
