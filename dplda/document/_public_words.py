@@ -28,7 +28,7 @@ SMOOTHING = 2.0
 LEAST_COVERED = 0.25
 # p(cluster | word) is proportional to exp(sharpness * cosine). The sharpness is SHARP
 # unless releases say that it is larger.
-SHARP = 4.5
+SHARP = 4.0
 HELD = 10  # one word in so many is held out; 5: -0.6 / -1.3
 # Slope of the held-out rows from which public tables are trusted fully. 0.5: -3 / 0
 REAL = 0.25
