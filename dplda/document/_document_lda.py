@@ -14,16 +14,14 @@ from numpy.typing import ArrayLike
 
 from dplda.core._base import MAX_ITER, BaseLDA
 from dplda.core._corpus import Matrix, Shards, unit_of
-from dplda.core._private_fit import (
+from dplda.core._private_estimator import (
     NOISE_MULTIPLIER,
     PRIVACY_CONSTRAINTS,
     Interval,
     PrivateEstimator,
     Promise,
-    check_paid,
-    exactly_one,
-    released_so_far,
 )
+from dplda.core._private_fit import check_paid, exactly_one, released_so_far
 from dplda.document._document_budget import (
     N_PASSES,
     SMALLEST_RATIO,

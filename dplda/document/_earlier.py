@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from dplda.core._private_fit import PrivateEstimator
+from dplda.core._private_estimator import PrivateEstimator
 from dplda.core._texts import words_of
 from dplda.document._noisy_table import NoisyTable
 

@@ -37,18 +37,18 @@ from dplda.core._corpus import (
     take_columns,
     warn_of_equal_rows,
 )
-from dplda.core._fold_in import aligned_zeros
-from dplda.core._joint_guarantee import with_earlier_fit
-from dplda.core._private_fit import (
+from dplda.core._fit_guarantee import (
     BY_CALLER,
     DISTINCT,
     UNKNOWN_WORDS,
-    PrivateEstimator,
-    charge_of,
     noted_if_cut_short,
     publish,
     warn_if_cut_short,
 )
+from dplda.core._fold_in import aligned_zeros
+from dplda.core._joint_guarantee import with_earlier_fit
+from dplda.core._private_estimator import PrivateEstimator
+from dplda.core._private_fit import charge_of
 from dplda.core._signal import KEPT_OUT, warn_if_weak
 from dplda.core._texts import words_of
 from dplda.datasets._shards import CountShards

@@ -14,18 +14,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_counts, check_topics, keep_at_most
-from dplda.core._private_fit import (
+from dplda.core._fit_guarantee import DISTINCT, make_guarantee, publish
+from dplda.core._private_estimator import (
     BIT_EPSILON,
-    DISTINCT,
     PRIVACY_CONSTRAINTS,
     TRUSTED_PARTY,
     Interval,
     PrivateEstimator,
     Promise,
-    make_guarantee,
-    publish,
-    warn_if_seeded,
 )
+from dplda.core._private_fit import warn_if_seeded
 from dplda.core._signal import FEWEST_TESTS, KEPT_OUT, is_kept_out, shown, warn_if_weak
 from dplda.federated._tokens import Tokens, check_size, privatize, sweep_tokens
 from dplda.federated._topic_test import evidence_of_reports

@@ -18,8 +18,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._corpus import Corpus, Matrix, check_counts, take_columns
+from dplda.core._fit_guarantee import DISTINCT, publish
 from dplda.core._fold_in import pad
-from dplda.core._private_fit import DISTINCT, exactly_one, publish
+from dplda.core._private_fit import exactly_one
 from dplda.core._signal import FEWEST_TESTS, deviate_of_mean, shown, warn_if_weak
 from dplda.kernels import _gibbs
 from dplda.leaf._messages import rounds

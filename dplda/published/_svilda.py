@@ -9,13 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA
+from dplda.core._fit_guarantee import make_guarantee, publish
 from dplda.core._fold_in import e_step, exp_dirichlet_expectation
-from dplda.core._private_fit import (
-    PRIVACY_CONSTRAINTS,
-    Interval,
-    make_guarantee,
-    publish,
-)
+from dplda.core._private_estimator import PRIVACY_CONSTRAINTS, Interval
 from dplda.document._noisy_table import nearly_equal
 from dplda.leaf._messages import rounds
 from dplda.privacy import Gaussian, Guarantee, NonPrivate, Repeated

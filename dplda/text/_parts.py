@@ -18,7 +18,8 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.utils import check_random_state
 
 from dplda.core._corpus import public_tables
-from dplda.core._private_fit import PrivateEstimator, exactly_one
+from dplda.core._private_estimator import PrivateEstimator
+from dplda.core._private_fit import exactly_one
 from dplda.core._splitter import Splitter, forms_of
 from dplda.core._texts import column_words, each_text
 from dplda.core._words import counter_of, language_of, letters, rule_of

@@ -16,20 +16,20 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import warn_of_coverage
+from dplda.core._fit_guarantee import publish
 from dplda.core._joint_guarantee import (
     check_parts,
     costs_of,
     joint_guarantee,
     with_earlier_fit,
 )
-from dplda.core._private_fit import (
+from dplda.core._private_estimator import (
     PRIVACY_CONSTRAINTS,
     Interval,
     PrivateEstimator,
     Promise,
-    charge_of,
-    publish,
 )
+from dplda.core._private_fit import charge_of
 from dplda.core._signal import MEANING, NOT_TESTED, is_tested
 from dplda.core._splitter import count_blocks, transformed
 from dplda.core._texts import each_text
