@@ -299,14 +299,14 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         plan = budget.plan(0 if so_far is None else so_far.n_rounds, n_rounds)
         paid_before = None
         earlier_cost = None
-        n_earlier = 0
+        n_earlier = 0  # fits whose releases this one adds
         if earlier is not None:
             earlier_cost = earlier.privacy_
-            n_earlier = earlier._released.n_earlier + 1
+            n_earlier = earlier._released.n_fits
         if so_far is not None:
-            n_earlier = so_far.n_earlier
             paid_before = self._cost
             earlier_cost = self._earlier_cost
+            n_earlier = so_far.n_fits - 1
             check_paid(self, plan, paid_before, len(budget.rounds))
         return self._trains(
             model=self,

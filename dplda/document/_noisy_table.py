@@ -49,7 +49,7 @@ class Earlier(NamedTuple):
     scale: np.ndarray
     released_totals: WordTotals  # sum of their word totals
     noise: float  # root mean square of `scale`, times the word weights of this fit
-    n_fits: int
+    n_fits: int  # number of earlier fits
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +83,9 @@ class NoisyTable:
         return self.latest_reading().totals
 
     @property
-    def n_earlier(self) -> int:
-        """Number of earlier fits whose releases are added."""
-        return 0 if self.earlier is None else self.earlier.n_fits
+    def n_fits(self) -> int:
+        """Number of fits whose releases are in the table: this one and earlier ones."""
+        return 1 if self.earlier is None else 1 + self.earlier.n_fits
 
     @property
     def vectors(self) -> Vectors | None:
@@ -177,7 +177,7 @@ def continued_table(
         totals = totals.and_documents(past.earlier.released_totals)
     average, scale = past.sums()
     noise = math.sqrt(float(((scale * weight) ** 2).mean()))
-    earlier = Earlier(average, scale, totals, noise, past.n_earlier + 1)
+    earlier = Earlier(average, scale, totals, noise, past.n_fits)
     shares = past.table / past.table.sum(axis=1, keepdims=True)
     return NoisyTable(
         weight,
@@ -199,7 +199,7 @@ def with_rounds_for_totals(table: NoisyTable, noise: float) -> NoisyTable:
     """
     if table.earlier is not None:
         noise = math.hypot(noise, table.earlier.noise)
-    if noise == 0:
+    if noise == 0:  # the totals are known
         return table
     signal = float((table.totals * table.weight).mean())
     share = max(0.0, 1.0 - signal / (CLEAR * noise))

@@ -156,7 +156,7 @@ class ExactRules(Rules):
     is_centered = False
     word_totals = ExactTotals
     powers = 0.6, 0.95
-    most_for_totals = 0.0
+    most_for_totals = 0.0  # though earlier calls, with noise, may have planned some
 
     longest: float = 0.0
 
