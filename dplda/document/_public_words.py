@@ -260,7 +260,7 @@ class PublicWords:
         noise_scale: np.ndarray,
         totals: np.ndarray,
         shares: np.ndarray,
-        last: bool = False,
+        is_final: bool = False,
     ) -> tuple[np.ndarray, float]:
         """Expected p(topic | word), from the topic shares and the public tables.
 
@@ -272,7 +272,7 @@ class PublicWords:
             Noise scale of a cell of each word, and estimated word totals.
         shares : ndarray of shape (n_components,)
             Share of each topic of all tokens.
-        last : bool, default=False
+        is_final : bool, default=False
             Whether the fit publishes this table. Before it, words that are held out get
             the topic shares.
 
@@ -304,7 +304,7 @@ class PublicWords:
                 1 / (SHARED * variance),
             )
             found += trust_in(others[held], rows[held], precision[held], 0.5) * others
-        if not last:
+        if not is_final:
             found[held] = 0
         if self.topics is not None and self.seeds is not None:
             # a seed word belongs to its topics, whatever was released

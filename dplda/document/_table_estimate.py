@@ -69,13 +69,13 @@ class CellPrior:
         public: PublicWords | None = None,
         *,
         renew: bool = True,
-        last: bool = False,
+        is_final: bool = False,
         n_jobs: int | None = None,
     ) -> CellPrior:
         """The prior of a noisy table, by one step from the prior `before`.
 
-        `renew` computes the expected shares again. `last` is true for the table that a
-        fit publishes, whose words are not held out.
+        `renew` computes the expected shares again. `is_final` is true for the table
+        that a fit publishes, whose words are not held out.
         """
         values, noise_scale, totals = cells
         if before is None:
@@ -91,7 +91,7 @@ class CellPrior:
             trust = 1.0
             if public is not None and len(shares) > 1:
                 expected, trust = public.expect(
-                    values, noise_scale, totals, shares, last
+                    values, noise_scale, totals, shares, is_final
                 )
             prior = cls(factors, pad(expected), trust)
         else:
@@ -147,7 +147,7 @@ def estimated(
     public: PublicWords | None = None,
     *,
     renew: bool = True,
-    last: bool = False,
+    is_final: bool = False,
     least: float = 0.0,
     n_jobs: int | None = None,
 ) -> tuple[np.ndarray, CellPrior | None]:
@@ -162,7 +162,7 @@ def estimated(
         table += np.float32(least)
         return table, None
     prior = CellPrior.learned(
-        cells, before, public, renew=renew, last=last, n_jobs=n_jobs
+        cells, before, public, renew=renew, is_final=is_final, n_jobs=n_jobs
     )
     return prior.means(cells, least=least, n_jobs=n_jobs), prior
 

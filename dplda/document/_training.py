@@ -52,7 +52,7 @@ from dplda.core._private_fit import charge_of
 from dplda.core._signal import KEPT_OUT, warn_if_weak
 from dplda.core._texts import words_of
 from dplda.datasets._shards import CountShards
-from dplda.document._conclusion import claim_of, finish
+from dplda.document._conclusion import claim_of, fitted_attributes
 from dplda.document._contributions import (
     DOCS_OF_A_USER,
     Documents,
@@ -280,7 +280,7 @@ class Training:
             share_for_totals=min(table.share_for_totals, rules.most_for_totals),
             powers=rules.powers,
         )  # public
-        instead = None
+        instead = None  # what the model has instead of topics
         try:
             for learned in self._rounds(documents, rules, table, schedule, curator):
                 table = learned  # an interrupt leaves the old value or the new one
@@ -416,7 +416,9 @@ class Training:
             table,
             noisy,
             this_round,
-            granularity=norm / tables.radius / this_round.rate,  # of all units
+            granularity=norm
+            / tables.radius
+            / this_round.rate,  # scaled up to all units
             share=self.share(this_round),
             is_centered=rules.is_centered,
             least=rules.topic_word_prior,
@@ -463,7 +465,9 @@ class Training:
         Returns what the model has instead of topics, if anything.
         """
         model = self.model
-        result, instead = finish(table, model.topic_word_prior, n_jobs=model.n_jobs)
+        result, instead = fitted_attributes(
+            table, model.topic_word_prior, n_jobs=model.n_jobs
+        )
         cost = self._guarantee(schedule, charge)  # of these documents
         cost = noted_if_cut_short(cost, table.n_rounds, self.n_done + self.n_rounds)
         if instead is not None:
