@@ -533,7 +533,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                     dict.fromkeys(both.assumptions + earlier.assumptions)
                 ),
             )
-        vars(self).pop("counts_", None)  # of the model before
+        self.__dict__.pop("counts_", None)  # of the model before
         origins = dict(both.provenance)
         if isinstance(parts.inputs.source, str) and "word vectors" in origins:
             origins["word vectors"] = SOURCE
