@@ -1,7 +1,8 @@
 """What differs between a fit with noise and a fit without.
 
 A fit with noise follows `Rules`. A fit without noise, which has no privacy, follows
-`ExactRules`. The rest of the code does not ask which of them a fit follows.
+`ExactRules`. `Training` takes one of them. Apart from that, it asks whether there is
+noise only before its first table, which may start from the documents without noise.
 """
 
 from __future__ import annotations

@@ -107,8 +107,8 @@ class Training:
     """What a call fixes before it reads data, and what it does once it is paid for.
 
     All fields are public except for the secret streams. A subclass is the algorithm of
-    an estimator: it computes in `share` the weight of a round, and may define what is
-    above it.
+    an estimator: it computes in `share` the weight of a round, and may define
+    `exact_start` and `rates`.
     """
 
     infers_anew: ClassVar[bool] = False  # whether a round starts from equal weights
