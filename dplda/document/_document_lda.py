@@ -31,7 +31,8 @@ from dplda.document._document_budget import (
 from dplda.document._earlier import check_earlier
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._plan import LARGEST
-from dplda.document._training import IN_ROUNDS, Training
+from dplda.document._rules import IN_ROUNDS
+from dplda.document._training import Training
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._users import RELATIONS
 from dplda.privacy import Guarantee

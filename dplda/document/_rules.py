@@ -25,6 +25,9 @@ from dplda.document._table_estimate import (
 )
 from dplda.document._word_totals import ExactTotals, WordTotals
 
+# default `doc_topic_prior` of the rounds; a larger one makes the topics alike
+IN_ROUNDS = 0.1
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
@@ -52,7 +55,7 @@ class Rules:
     most_for_totals = math.nextafter(1.0, 0.0)
 
     infers_anew: bool = False
-    doc_topic_prior: float = 0.1
+    doc_topic_prior: float = IN_ROUNDS
     topic_word_prior: float = 0.01
     n_jobs: int | None = None
     keeps_out: bool = False

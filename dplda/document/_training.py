@@ -84,7 +84,7 @@ from dplda.document._noisy_table import (
 from dplda.document._plan import warn_of_size
 from dplda.document._private_side import PrivateSide
 from dplda.document._public_words import PublicWords
-from dplda.document._rules import ExactRules, Rules
+from dplda.document._rules import IN_ROUNDS, ExactRules, Rules
 from dplda.document._shards import ShardedDocuments
 from dplda.document._topic_test import Claim, tested_without_noise
 from dplda.leaf._calm import interruptible
@@ -96,8 +96,6 @@ from dplda.privacy._curator import Curator, check_words
 from dplda.privacy._streams import Streams
 from dplda.privacy._sums import Sums
 
-# `doc_topic_prior` of the rounds; a larger one makes the topics alike
-IN_ROUNDS = 0.1
 LEAST_TRUST = 0.1  # in the public topics; a fit warns below it
 TOTALS_AGAIN = "share of rounds for word totals"
 
