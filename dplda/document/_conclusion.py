@@ -213,7 +213,7 @@ def fitted_attributes(
         trust = 1.0 if prior is None else prior.trust
     evidence = None if last.tested is None else last.tested.z
     row_noise = None
-    if row_scale:
+    if row_scale:  # else there is no noise to show
         row_noise = np.asarray(last.row_noise / row_scale, np.float32)
     attributes = {
         **with_signal(table.T + topic_word_prior, std, evidence),
