@@ -23,6 +23,7 @@ from dplda.document._document_budget import (
     WORD_TOTALS,
     document_budget,
 )
+from dplda.document._public_words import Agreement
 from dplda.document._rules import Rules
 from dplda.document._word_totals import WordTotals
 from dplda.metrics import held_out_perplexity
@@ -256,7 +257,10 @@ def test_weak_topics_keep_what_documents_confirm(n_shown, monkeypatch):
 
 @pytest.mark.parametrize("n_shown", [0, 1, 4])
 @pytest.mark.parametrize("part", [0.0, 0.3, 1.0])
-def test_clusters_replace_what_documents_do_not_confirm(n_shown, part, monkeypatch):
+@pytest.mark.parametrize("is_contradicted", [False, True])
+def test_clusters_replace_what_documents_do_not_confirm(
+    n_shown, part, is_contradicted, monkeypatch
+):
     """Of shown topics; they take the place of the others. Words add up to totals."""
     rng = np.random.default_rng(0)
     X = rng.multinomial(4, rng.dirichlet(np.ones(60)), size=3000)
@@ -264,6 +268,8 @@ def test_clusters_replace_what_documents_do_not_confirm(n_shown, part, monkeypat
     last = model.set_params(word_vectors=rng.normal(size=(60, 3))).fit(X)._released
     marks = np.arange(4) < n_shown
     monkeypatch.setattr(_conclusion, "shown", lambda evidence: marks)
+    monkeypatch.setattr(Agreement, "contradicts", lambda self, topics: is_contradicted)
+    kept_of_weak = part if is_contradicted else 1 - part
     for name, kept in (("part", part), ("least_part", 1 - part)):
         name = f"{name}_beside_clusters"
         monkeypatch.setattr(
@@ -285,10 +291,20 @@ def test_clusters_replace_what_documents_do_not_confirm(n_shown, part, monkeypat
         of_word = before[:, ~marks] / before[:, ~marks].sum(axis=0)
         of_word /= of_word.sum(axis=1, keepdims=True)
         rest = last.totals - table[:, marks].sum(axis=1)
-        expected = rest[:, None] * ((1 - part) * of_word + part * weak)
+        parts = kept_of_weak * of_word + (1 - kept_of_weak) * weak
+        expected = rest[:, None] * parts
         np.testing.assert_allclose(table[:, ~marks], expected)
         said = f"{4 - n_shown} of 4 are not shown"
-        assert (said in (line or "")) == (part > 0)
+        assert (said in (line or "")) == (kept_of_weak < 1)
+
+
+def test_shown_topics_contradict_vectors_by_a_slope_that_noise_does_not_hide():
+    agreement = Agreement(np.array([30.0, -10.0]), np.array([100.0, 900.0]))
+    assert not agreement.contradicts(np.array([True, False]))  # a slope of .3
+    assert agreement.contradicts(np.array([True, True]))  # of .02
+    assert not agreement.contradicts(np.array([False, False]))
+    hidden = Agreement(np.array([-1.0, 0.0]), np.array([4.0, 0.0]))
+    assert not hidden.contradicts(np.array([True, False]))
 
 
 def test_the_part_that_documents_confirm_is_a_slope_with_a_prior_at_one():

@@ -115,9 +115,10 @@ def with_clusters(
     The test of the topics says which part of their rows documents confirm. With word
     vectors, each topic has a cluster of words. Shown topics keep the most likely part,
     and their clusters replace the rest. The weak topics divide the words that the shown
-    ones leave. They keep the part that is certain; without vectors, the expected one.
-    Clusters replace the rest; without vectors, equal parts do. Without vectors,
-    documents also get a larger prior (`doc_topic_prior_`).
+    ones leave. They keep the part that is certain, or the most likely one if the shown
+    topics contradict the vectors. Clusters replace the rest. Without vectors, they keep
+    the expected part, and equal parts replace the rest; documents also get a larger
+    prior (`doc_topic_prior_`).
     """
     table, prior = with_public_topics(last, n_jobs)
     tested = last.tested
@@ -143,7 +144,11 @@ def with_clusters(
             kept = tested.confirmed_part(weak)
             other, line = 1 / n_weak, BY_TOTALS
         else:
-            kept = tested.least_part_beside_clusters(weak)
+            agreement = prior.agreement
+            if agreement is not None and agreement.contradicts(strong):
+                kept = tested.part_beside_clusters(weak)
+            else:
+                kept = tested.least_part_beside_clusters(weak)
             other = clusters[:, weak] / clusters[:, weak].sum(axis=1, keepdims=True)
             line = BY_CLUSTERS
         parts = kept * of_one_size(table[:, weak]) + (1 - kept) * other

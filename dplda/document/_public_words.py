@@ -121,6 +121,23 @@ class Vectors(NamedTuple):
         return float(SHARP + steps[log_density.argmax()])
 
 
+class Agreement(NamedTuple):
+    """How far released rows of held-out words agree with what vectors predict."""
+
+    # of each topic, (n_components,), weighted by the precision of the rows
+    product: np.ndarray  # inner products of released and predicted rows
+    square: np.ndarray  # squared lengths of the predicted rows
+
+    def contradicts(self, topics: np.ndarray) -> bool:
+        """Whether the rows of some topics, a mask, contradict the vectors.
+
+        Their slope on the predictions is below `REAL`, and so is its standard error.
+        """
+        square = max(float(self.square[topics].sum()), 1e-12)
+        slope = float(self.product[topics].sum()) / square
+        return max(slope, square**-0.5) < REAL
+
+
 class Topics(NamedTuple):
     """Public tokens in topics."""
 
@@ -261,7 +278,7 @@ class PublicWords:
         totals: np.ndarray,
         shares: np.ndarray,
         is_final: bool = False,
-    ) -> tuple[np.ndarray, float]:
+    ) -> tuple[np.ndarray, float, Agreement | None]:
         """Expected p(topic | word), from the topic shares and the public tables.
 
         Parameters
@@ -282,11 +299,14 @@ class PublicWords:
             Rows sum to 1.
         trust : float
             How far public topics are trusted, from 0 to 1.
+        agreement : Agreement or None
+            Of the released rows with the vectors; None without vectors.
         """
         rows, precision, variance = standard(noisy, noise_scale, totals, shares)
         held = self.held
         found = np.zeros_like(rows)
         trust = 1.0
+        agreement = None
         if self.topics is not None:
             public = self.topics.contrasts(totals, shares)
             trust = trust_in(public[held], rows[held], precision[held], 1.0)
@@ -304,6 +324,11 @@ class PublicWords:
                 1 / (SHARED * variance),
             )
             found += trust_in(others[held], rows[held], precision[held], 0.5) * others
+            weighted = precision[held, None] * others[held]
+            agreement = Agreement(
+                (weighted * rows[held]).sum(axis=0),
+                (weighted * others[held]).sum(axis=0),
+            )
         if not is_final:
             found[held] = 0
         if self.topics is not None and self.seeds is not None:
@@ -311,7 +336,7 @@ class PublicWords:
             found[self.seeds] = self.topics.shares[self.seeds] - shares
             least[self.seeds] = 0
         found = np.maximum(found + shares, least)
-        return found / found.sum(axis=1, keepdims=True), trust
+        return found / found.sum(axis=1, keepdims=True), trust, agreement
 
 
 def smoothed(counts: np.ndarray, vectors: Vectors | None = None) -> np.ndarray:

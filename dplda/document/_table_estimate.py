@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dplda.core._fold_in import pad, slices
-from dplda.document._public_words import PublicWords
+from dplda.document._public_words import Agreement, PublicWords
 from dplda.kernels import _denoise
 from dplda.leaf._threads import in_threads, n_threads
 
@@ -60,6 +60,7 @@ class CellPrior:
     # m_vk, (n_words, padded) float32; (1, padded) if it is the same for all words
     expected: np.ndarray
     trust: float = 1.0  # how far public topics are trusted, from 0 to 1
+    agreement: Agreement | None = None  # of released rows with the word vectors
 
     @classmethod
     def learned(
@@ -89,11 +90,12 @@ class CellPrior:
             shares = sizes / sizes.sum()  # share of each topic of all tokens
             expected = shares[None]
             trust = 1.0
+            agreement = None
             if public is not None and len(shares) > 1:
-                expected, trust = public.expect(
+                expected, trust, agreement = public.expect(
                     values, noise_scale, totals, shares, is_final
                 )
-            prior = cls(factors, pad(expected), trust)
+            prior = cls(factors, pad(expected), trust, agreement)
         else:
             prior = before
         histogram = np.zeros(nodes()[0].shape[1:], np.int64)  # of sampled cells
