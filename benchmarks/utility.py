@@ -50,7 +50,7 @@ from topic_signal import confirmed
 
 from dplda import GibbsLDA, SubLDA, plan, public_prior
 from dplda.datasets import load_word_vectors
-from dplda.document._conclusion import claim_of, finish
+from dplda.document._conclusion import claim_of, fitted_attributes
 from dplda.document._noisy_table import Reading
 from dplda.metrics import held_out_perplexity
 
@@ -503,7 +503,7 @@ def with_totals(split: Split, epsilon: float, seed: int) -> list[float]:
     fitted = float(model.perplexity(split.test))
     exact = np.maximum(exact, 0.5) * (table.totals.sum() / exact.sum())
     known = replace(table, reading=Reading(table.released_totals, exact, exact))
-    result, _ = finish(known, model.topic_word_prior)
+    result, _ = fitted_attributes(known, model.topic_word_prior)
     model.components_ = result["components_"]
     return [frequencies, fitted, float(model.perplexity(split.test))]
 

@@ -6,10 +6,17 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from dplda.core import _private_fit
 from dplda.core._base import BaseTopicModel
 from dplda.core._corpus import check_counts
-from dplda.core._private_fit import Interval
+from dplda.core._fit_guarantee import make_guarantee, publish
+from dplda.core._private_estimator import (
+    NOISE_MULTIPLIER,
+    PRIVACY_CONSTRAINTS,
+    Interval,
+    PrivateEstimator,
+    Promise,
+)
+from dplda.core._private_fit import charge_of, exactly_one, gaussian_noise
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
 from dplda.privacy import mechanisms
@@ -18,7 +25,7 @@ from dplda.privacy.mechanisms import Curator, Streams
 SUMS = "sums of w w' and of x w'"
 
 
-class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
+class PrivateNMF(PrivateEstimator, BaseTopicModel):
     """Factorize counts into topics, ``X ~ W H``, with document-level privacy.
 
     Parameters
@@ -48,7 +55,7 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
     """
 
     _attack = "document"
-    _promise = _private_fit.Promise(
+    _promise = Promise(
         unit="document",
         relation="one document is added, removed, or replaced by an empty one",
         mechanism="discrete Gaussian noise on W'W and X'W in each round",
@@ -56,8 +63,8 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
     )
     _parameter_constraints = {
         **BaseTopicModel._parameter_constraints,
-        **_private_fit.PRIVACY_CONSTRAINTS,
-        "noise_multiplier": _private_fit.NOISE_MULTIPLIER,
+        **PRIVACY_CONSTRAINTS,
+        "noise_multiplier": NOISE_MULTIPLIER,
         "contribution_norm": [Interval(Real, 1e-6, 1e6, closed="both")],
     }
 
@@ -85,17 +92,13 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
             "epsilon": self.epsilon,
             "noise_multiplier": self.noise_multiplier,
         }
-        _private_fit.exactly_one("PrivateNMF", **statements)
-        mechanism = _private_fit.gaussian_noise(
-            **statements, delta=self.delta, n_rounds=n_rounds
-        )
+        exactly_one("PrivateNMF", **statements)
+        mechanism = gaussian_noise(**statements, delta=self.delta, n_rounds=n_rounds)
         streams = Streams.from_random_state(self.random_state)  # secret
         plan = [(SUMS, mechanism.event)] * n_rounds  # public
-        with _private_fit.charge_of(
-            self, plan, unit="document", seeded=streams.seeded
-        ) as charge:
+        with charge_of(self, plan, unit="document", seeded=streams.seeded) as charge:
             counts = check_counts(self, X, reset=True).astype(float)  # private
-            guarantee = _private_fit.make_guarantee(
+            guarantee = make_guarantee(
                 charge.events,
                 charge=charge,
                 delta=self.delta,
@@ -109,7 +112,7 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
             topics = self._rounds(
                 counts, mechanism, curator, streams, n_rounds
             )  # public
-            _private_fit.publish(self, guarantee, components_=topics, n_iter_=n_rounds)
+            publish(self, guarantee, components_=topics, n_iter_=n_rounds)
         return self
 
     def transform(self, X):

@@ -714,7 +714,7 @@ def after_publish(patch, change):
 
     `X` is what it has read.
     """
-    fit, seen = module("core._private_fit"), []
+    fit, seen = module("core._fit_guarantee"), []
     corpus = module("core._corpus")
     for name in ("document._training", "word._hdplda", "local._batches"):
         module(name)  # the wrapper replaces what they have imported

@@ -273,5 +273,5 @@ def test_texts_are_read_once_in_blocks_of_any_size(monkeypatch):
 
     odd = [*COMMON, "apple " * 40, "", "\ud800 date", " ".join(WORDS) * 3]
     whole = fit(odd)
-    monkeypatch.setattr("dplda.core._splitter.BLOCK", 50)
+    monkeypatch.setattr("dplda.core._splitter.BLOCK_CHARACTERS", 50)
     assert fit(text for text in odd) == whole

@@ -15,7 +15,7 @@ from private_nmf import PrivateNMF
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dplda.audit import audit_epsilon
-from dplda.core._private_fit import PrivateEstimator
+from dplda.core._private_estimator import PrivateEstimator
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import Gaussian, Ledger
 from dplda.privacy.mechanisms import sum_clipped

@@ -152,7 +152,7 @@ def test_public_topics_have_their_private_shares():
     private = np.arange(1.0, K + 1)
     private /= private.sum()
     noisy = np.outer(totals, private)
-    found, *_ = public.expect(noisy, np.full(301, 1e9), totals, private, last=True)
+    found, *_ = public.expect(noisy, np.full(301, 1e9), totals, private, is_final=True)
     expected = shares * private / np.average(shares, axis=0, weights=totals)
     expected /= expected.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(found, expected, atol=1e-4)
@@ -173,7 +173,7 @@ def test_drowned_cells_are_the_public_ones():
     totals, shares = rng.gamma(0.3, 500, 301) + 1, rng.dirichlet(np.full(20, 0.3), 301)
     public = PublicWords.of(None, shares.T * 1e6)
     cells = NoisyCells(totals[:, None] * shares, np.full(301, 1e6), totals)
-    found, _ = estimated(cells, public=public, last=True)
+    found, _ = estimated(cells, public=public, is_final=True)
     found /= found.sum(axis=1, keepdims=True)
     assert np.abs(found - shares).mean() < 0.1 * np.abs(1 / 20 - shares).mean()
 

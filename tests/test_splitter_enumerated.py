@@ -86,7 +86,7 @@ def test_many_words_of_a_block_are_found_again():
 
 @pytest.mark.parametrize("language", ["und", "el", "uk", "ca"])
 def test_a_long_text_has_the_words_of_its_pieces(language, monkeypatch):
-    monkeypatch.setattr(_splitter, "BLOCK", 16)
+    monkeypatch.setattr(_splitter, "BLOCK_CHARACTERS", 16)
     draw = random.Random(language)
     texts = ["".join(draw.choices(ODD + 9 * " ", k=500)) for _ in range(20)]
     rule = Words.of(language, letters("fr"))

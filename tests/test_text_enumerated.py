@@ -183,7 +183,7 @@ def test_counts_in_files_give_the_same_bits(ids, monkeypatch, tmp_path):
 
     words, tables = fit()
     monkeypatch.setattr("dplda.text._counted.IN_MEMORY", 500)
-    monkeypatch.setattr("dplda.core._splitter.BLOCK", 3000)
+    monkeypatch.setattr("dplda.core._splitter.BLOCK_CHARACTERS", 3000)
     written = []
     write = _counted.write_shards
     monkeypatch.setattr(
@@ -204,7 +204,7 @@ def test_counts_in_files_give_the_same_bits(ids, monkeypatch, tmp_path):
 def test_a_failure_while_counts_go_to_files_leaves_no_file(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr("dplda.text._counted.IN_MEMORY", 500)
-    monkeypatch.setattr("dplda.core._splitter.BLOCK", 3000)
+    monkeypatch.setattr("dplda.core._splitter.BLOCK_CHARACTERS", 3000)
 
     def texts():
         yield from GLOSSES

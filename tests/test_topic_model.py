@@ -77,7 +77,7 @@ def test_weights_of_a_stream_go_to_a_file_for_the_owner(
     if kind != "chosen":
         model = given_words() if kind == "given" else of_a_release(tmp_path)
     expected = model.transform(TEXTS)
-    monkeypatch.setattr("dplda.core._splitter.BLOCK", 3000)
+    monkeypatch.setattr("dplda.core._splitter.BLOCK_CHARACTERS", 3000)
     out = tmp_path / "weights.npy"
     out.write_bytes(b"old")
 

@@ -12,7 +12,7 @@ from shared_cases import fit_few
 from dplda import SubLDA
 from dplda.datasets import make_topic_corpus
 from dplda.document import _conclusion, _topic_test, _training
-from dplda.document._conclusion import concluded, finish, with_clusters
+from dplda.document._conclusion import concluded, fitted_attributes, with_clusters
 from dplda.document._contributions import (
     Documents,
     release_totals_again,
@@ -226,7 +226,7 @@ def test_what_is_in_the_place_of_topics_reads_releases_alone(vectors):
     released = pickle.loads(pickle.dumps(model._released))
     table, _, line = with_clusters(released, None)
     assert ("topics", line) in model.privacy_.provenance
-    found, _ = finish(released, model.topic_word_prior)
+    found, _ = fitted_attributes(released, model.topic_word_prior)
     np.testing.assert_array_equal(found["components_"], model.components_)
     np.testing.assert_allclose(found["components_"], table.T + 0.01)
 

@@ -32,7 +32,9 @@ def test_what_is_expected_of_words_does_not_repeat_the_noise_of_their_rows():
         public = PublicWords.of(random.normal(size=(N_WORDS, 80)), None)
         noise, totals = np.full(N_WORDS, 5.0), np.full(N_WORDS, 100.0)
         noisy = totals[:, None] / K + random.normal(0, 5, (N_WORDS, K))
-        expected, *_ = public.expect(noisy, noise, totals, np.full(K, 1 / K), last=True)
+        expected, *_ = public.expect(
+            noisy, noise, totals, np.full(K, 1 / K), is_final=True
+        )
         repeated.append(np.corrcoef(expected.ravel(), noisy.ravel())[0, 1])
     assert np.mean(repeated) < 0.02
 
@@ -56,7 +58,7 @@ def test_rows_that_repeat_the_table_do_not_confirm_what_was_expected(wrong):
                 noisy = 100 * shares + random.normal(0, 100, shares.shape)
                 average += (noisy - average) / n
                 cells = NoisyCells(average, np.full(400, 100 / n**0.5), totals)
-                table, prior = estimated(cells, prior, public, last=n == 40)
+                table, prior = estimated(cells, prior, public, is_final=n == 40)
                 shares = 0.9 * table / table.sum(axis=1, keepdims=True) + 0.1 * truth
             found.append(
                 np.abs(table / table.sum(axis=1, keepdims=True) - truth).mean()
@@ -103,7 +105,7 @@ def test_weak_noise_outweighs_what_vectors_say():
     topic[::17] = 2
     counts = np.where(topic[:, None] == [0, 1, 2], 990.0, 5.0)
     cells = NoisyCells(counts, np.full(300, 3.0), counts.sum(axis=1))
-    table, prior = estimated(cells, None, PublicWords.of(vectors, None), last=True)
+    table, prior = estimated(cells, None, PublicWords.of(vectors, None), is_final=True)
     assert prior.expected[topic == 2, 2].min() < 0.01  # at a word that has 990 there
     np.testing.assert_allclose(table, counts, atol=15.0)
 

@@ -94,8 +94,18 @@ def _with_turns(estimator: Any, first: int, last: int) -> Iterator[int]:
     yield from stepped.numbers(first, last) if stepped else range(first, last + 1)
 
 
-for module in (_training, _gibbslda, _hdplda):
+def _rounds_with_turns(training: Any, *arguments: Any) -> Iterator[Any]:
+    """The same for the rounds of a `Training`."""
+    rounds = _all_rounds(training, *arguments)
+    for _ in _with_turns(training.model, 1, training.n_rounds):
+        yield next(rounds)
+    yield from rounds  # which has ended
+
+
+for module in (_gibbslda, _hdplda):
     module.rounds = _with_turns  # type: ignore[attr-defined]
+_all_rounds = _training.Training._rounds
+_training.Training._rounds = _rounds_with_turns  # type: ignore[method-assign]
 
 # A corpus that is too small for its epsilon gets rounds that release word totals again.
 # They are far cheaper than rounds of topics, which are what is timed here.

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplda.core._corpus import Matrix, are_shards, check_counts, check_shards
 from dplda.core._fold_in import LARGEST_PRIOR, fold_in
 from dplda.core._perplexity import held_out_log_likelihood
-from dplda.core._private_fit import Described, Interval
+from dplda.core._private_estimator import Described, Interval
 from dplda.leaf._messages import warn_user
 from dplda.leaf._rows import collected
 from dplda.privacy import PrivacyLeakWarning

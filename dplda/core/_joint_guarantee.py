@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.utils import get_tags
 
-from dplda.core._private_fit import COLUMNS, UNKNOWN_WORDS, VOCABULARY
+from dplda.core._fit_guarantee import COLUMNS, UNKNOWN_WORDS, VOCABULARY
 from dplda.core._texts import Named
 from dplda.core._words import Words
 from dplda.privacy import Guarantee, NonPrivate, epsilon_of

@@ -20,7 +20,6 @@ from dplda.privacy._streams import Purpose, Streams
 # Level of a test: the probability that noise alone makes any word of a topic stand out,
 # or makes two numbers of a table differ.
 FALSE_POSITIVES = 0.05
-ODDS = 2.0  # a word stands out if it at least doubles the odds of its topic
 FALSE_TOPICS = 0.1  # largest expected share of noise among the topics that are shown
 KEPT_OUT = 10  # in fits where some documents only test, they are one in so many
 FEWEST_WITH_TEST = 8  # fewest rounds of a fit that tests its topics
@@ -67,7 +66,7 @@ def standing_words(components: np.ndarray, components_std: np.ndarray) -> np.nda
     for topic, q in enumerate(sizes / sizes.sum()):
         # under the null, the largest share of a word's counts in the topic, and of all
         # counts of the topic in the word
-        border = ODDS * q / (1 + (ODDS - 1) * q)
+        border = 2 * q / (1 + q)
         share = border / q * p
         # The expectation is border times the word's counts. These counts have no noise
         # if the noise of a word sums to zero over topics, and the noise of all cells if

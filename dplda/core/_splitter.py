@@ -25,7 +25,7 @@ from dplda.leaf._files import IN_MEMORY
 
 # Characters that are split at a time, of several texts or of a long one: their tables
 # stay in the cache.
-BLOCK = 1 << 20
+BLOCK_CHARACTERS = 1 << 20
 _NATIVE = f"utf-32-{sys.byteorder[0]}e"  # encoding of the characters for the kernel
 
 
@@ -65,7 +65,7 @@ class Splitter:
             analyze = self._reader.build_analyzer()
             return _entries(_each(documents, lambda text: Counter(analyze(text))))
         texts = list(_each(documents, self._text))
-        is_long = max(map(len, texts), default=0) > BLOCK
+        is_long = max(map(len, texts), default=0) > BLOCK_CHARACTERS
         if is_long and not callable(rule.strip_accents):
             return _entries(map(self._count_in_pieces, texts))
         return self._split(texts)
@@ -123,7 +123,7 @@ class Splitter:
         gap = _gap_of(self.rule.language)
         begin = 0
         while begin < len(text):
-            found = gap.search(text, begin + BLOCK // 2)
+            found = gap.search(text, begin + BLOCK_CHARACTERS // 2)
             end = len(text) if found is None else found.start()
             if end - begin > IN_MEMORY:
                 raise ValueError(
@@ -195,13 +195,13 @@ def forms_of(
 
 
 def in_blocks(documents: Iterable[Any]) -> Iterator[list[Any]]:
-    """Consecutive documents of about `BLOCK` characters."""
+    """Consecutive documents of about `BLOCK_CHARACTERS`."""
     block: list[Any] = []
     size = 0
     for document in documents:
         block.append(document)
         size += 1 + (len(document) if isinstance(document, (str, bytes, list)) else 0)
-        if size >= BLOCK:
+        if size >= BLOCK_CHARACTERS:
             yield block
             block = []
             size = 0

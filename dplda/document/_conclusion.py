@@ -1,8 +1,9 @@
 """The end of a document-level fit: from its last noisy table to its fitted attributes.
 
-`concluded` estimates the topics. `confirmed` and `with_clusters` keep what the tests of
-the topics confirm, and say what replaces the rest. Everything here is a function of
-released values and of public constants. It is post-processing and has no privacy cost.
+`concluded` estimates the topics. `with_public_topics`, and then `with_clusters`, keep
+what the tests of the topics confirm, and replace the rest. `fitted_attributes` calls
+all three. Everything here is a function of released values and of public constants. It
+is post-processing and has no privacy cost.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def concluded(
     totals = last.totals
     cells = NoisyCells(*last.sums(), totals)
     estimate, prior = estimated(
-        cells, last.prior, last.public, last=True, n_jobs=n_jobs
+        cells, last.prior, last.public, is_final=True, n_jobs=n_jobs
     )
     table = estimate.astype(float)
     if prior is not None:
@@ -60,7 +61,7 @@ def concluded(
     return table, prior
 
 
-def confirmed(
+def with_public_topics(
     last: NoisyTable, n_jobs: int | None
 ) -> tuple[np.ndarray, CellPrior | None]:
     """The concluded table as far as the tests confirm it, and its prior.
@@ -119,7 +120,7 @@ def with_clusters(
     the expected part, and equal parts replace the rest; documents also get a larger
     prior (`doc_topic_prior_`).
     """
-    table, prior = confirmed(last, n_jobs)
+    table, prior = with_public_topics(last, n_jobs)
     tested = last.tested
     n_components = table.shape[1]
     has_topics = last.public is not None and last.public.topics is not None
@@ -188,7 +189,7 @@ def of_one_size(cells: np.ndarray) -> np.ndarray:
     return np.where(of_words, of_topics / np.maximum(of_words, 1e-300), equal)
 
 
-def finish(
+def fitted_attributes(
     last: NoisyTable,
     topic_word_prior: float,
     *,
@@ -217,7 +218,7 @@ def finish(
         trust = 1.0 if prior is None else prior.trust
     evidence = None if last.tested is None else last.tested.z
     row_noise = None
-    if row_scale:
+    if row_scale:  # else there is no noise to show
         row_noise = np.asarray(last.row_noise / row_scale, np.float32)
     attributes = {
         **with_signal(table.T + topic_word_prior, std, evidence),

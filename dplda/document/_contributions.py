@@ -540,36 +540,54 @@ def release_first_totals(
     # with users it moves the last cell by as much. The square of this number is at most
     # share**2, or half of it with users.
     noisy = curator.release(value, mechanism, label=WORD_TOTALS, round=0)  # public
-    n_docs = 0.0
-    n_docs_error = math.inf
-    n_units = math.nan
-    n_units_std = math.nan
-    if per_doc:  # else the noise hides these numbers
-        per_unit = per_doc * most_docs
-        noisy_units = noisy[0] if most_docs == 1 else noisy[-1]
-        n_units = int(noisy_units) / per_unit
-        n_units_std = mechanism.scale / per_unit
-
-        def number_of_norms(error: float) -> float:
-            """Documents, or norms of users, if the noise were lower by `error`."""
-            n_docs = (max(int(noisy[0]), 0) + error) / per_doc
-            if most_docs == 1:
-                return n_docs
-            return rules.n_norms(n_docs, (max(int(noisy_units), 0) + error) / per_unit)
-
-        n_docs = number_of_norms(0)
-        n_docs_error = number_of_norms(mechanism.scale) - n_docs
+    numbers = numbers_of(noisy, per_doc, most_docs, mechanism.scale, rules)
     granularity = norm / radius / weight
     values = noisy[1 : 1 + len(weight)] * granularity
+    length = max(float(values.sum()), 0.0) / max(numbers.n_docs, 1.0)
     return rules.word_totals(
         noisy=values,
         noise_scale=mechanism.scale * granularity,
         mean=float(values.mean()),
+        doc_length=rules.doc_length(length),
+        **numbers._asdict(),
+    )
+
+
+class Numbers(NamedTuple):
+    """Noisy numbers of documents and units, as `WordTotals` has them; public."""
+
+    n_docs: float = 0.0
+    n_docs_error: float = math.inf
+    n_units: float = math.nan
+    n_units_std: float = math.nan
+
+
+def numbers_of(
+    noisy: np.ndarray, per_doc: int, most_docs: int, scale: float, rules: Rules
+) -> Numbers:
+    """Numbers from the first cell of the first release and, with users, the last one.
+
+    Each document counts `per_doc` in its cell, and each user as much as `most_docs`
+    documents. `scale` is the standard deviation of the noise.
+    """
+    if not per_doc:  # the noise hides the numbers
+        return Numbers()
+    per_unit = per_doc * most_docs
+    noisy_units = noisy[0] if most_docs == 1 else noisy[-1]
+
+    def number_of_norms(error: float) -> float:
+        """Documents, or norms of users, if the noise were lower by `error`."""
+        n_docs = (max(int(noisy[0]), 0) + error) / per_doc
+        if most_docs == 1:
+            return n_docs
+        return rules.n_norms(n_docs, (max(int(noisy_units), 0) + error) / per_unit)
+
+    n_docs = number_of_norms(0)
+    return Numbers(
         n_docs=n_docs,
-        n_docs_error=n_docs_error,
-        doc_length=rules.doc_length(max(float(values.sum()), 0.0) / max(n_docs, 1.0)),
-        n_units=n_units,
-        n_units_std=n_units_std,
+        n_docs_error=number_of_norms(scale) - n_docs,
+        n_units=int(noisy_units) / per_unit,
+        n_units_std=scale / per_unit,
     )
 
 

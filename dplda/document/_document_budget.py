@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dplda.core._private_fit import Noise, make_guarantee
+from dplda.core._fit_guarantee import make_guarantee
+from dplda.core._private_fit import Noise
 from dplda.core._signal import FEWEST_WITH_TEST
 from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT
 from dplda.privacy import (

@@ -14,16 +14,14 @@ from numpy.typing import ArrayLike
 
 from dplda.core._base import MAX_ITER, BaseLDA
 from dplda.core._corpus import Matrix, Shards, unit_of
-from dplda.core._private_fit import (
+from dplda.core._private_estimator import (
     NOISE_MULTIPLIER,
     PRIVACY_CONSTRAINTS,
     Interval,
     PrivateEstimator,
     Promise,
-    check_paid,
-    exactly_one,
-    released_so_far,
 )
+from dplda.core._private_fit import check_paid, exactly_one, released_so_far
 from dplda.document._document_budget import (
     N_PASSES,
     SMALLEST_RATIO,
@@ -33,7 +31,8 @@ from dplda.document._document_budget import (
 from dplda.document._earlier import check_earlier
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._plan import LARGEST
-from dplda.document._training import IN_ROUNDS, Training
+from dplda.document._rules import IN_ROUNDS
+from dplda.document._training import Training
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._users import RELATIONS
 from dplda.privacy import Guarantee
@@ -301,14 +300,14 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         plan = budget.plan(0 if so_far is None else so_far.n_rounds, n_rounds)
         paid_before = None
         earlier_cost = None
-        n_earlier = 0
+        n_earlier = 0  # fits whose releases this one adds
         if earlier is not None:
             earlier_cost = earlier.privacy_
-            n_earlier = earlier._released.n_earlier + 1
+            n_earlier = earlier._released.n_fits
         if so_far is not None:
-            n_earlier = so_far.n_earlier
             paid_before = self._cost
             earlier_cost = self._earlier_cost
+            n_earlier = so_far.n_fits - 1
             check_paid(self, plan, paid_before, len(budget.rounds))
         return self._trains(
             model=self,

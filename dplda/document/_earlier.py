@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from dplda.core._private_fit import PrivateEstimator
+from dplda.core._private_estimator import PrivateEstimator
 from dplda.core._texts import words_of
 from dplda.document._noisy_table import NoisyTable
 
@@ -48,10 +48,10 @@ def check_same_words(
     earlier: PrivateEstimator, n_words: int, words: list[str] | None
 ) -> None:
     """Refuse a model of other words; `words` are the names of the columns, if known."""
-    n_earlier = len(earlier._released.weight)
-    if n_earlier != n_words:
+    n_before = len(earlier._released.weight)
+    if n_before != n_words:
         raise ValueError(
-            f"earlier was fitted to {n_earlier} words, and X has {n_words}; use one "
+            f"earlier was fitted to {n_before} words, and X has {n_words}; use one "
             "vocabulary for both"
         )
     known = words_of(earlier)

@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from dplda.core._fold_in import slices
 from dplda.document._document_budget import Round
 from dplda.document._public_words import PublicWords, Vectors
-from dplda.document._table_estimate import PIECE, CellPrior, NoisyCells, estimated
+from dplda.document._table_estimate import PIECE_CELLS, CellPrior, NoisyCells, estimated
 from dplda.document._topic_test import Claim, Tested, met
 from dplda.document._word_totals import WordTotals
 from dplda.kernels import _denoise
@@ -49,7 +49,7 @@ class Earlier(NamedTuple):
     scale: np.ndarray
     released_totals: WordTotals  # sum of their word totals
     noise: float  # root mean square of `scale`, times the word weights of this fit
-    n_fits: int
+    n_fits: int  # number of earlier fits
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +83,9 @@ class NoisyTable:
         return self.latest_reading().totals
 
     @property
-    def n_earlier(self) -> int:
-        """Number of earlier fits whose releases are added."""
-        return 0 if self.earlier is None else self.earlier.n_fits
+    def n_fits(self) -> int:
+        """Number of fits whose releases are in the table: this one and earlier ones."""
+        return 1 if self.earlier is None else 1 + self.earlier.n_fits
 
     @property
     def vectors(self) -> Vectors | None:
@@ -142,7 +142,7 @@ def random_table(
     totals = reading.totals
     average = np.empty((len(totals), n_components))
     reader = streams.reader(Purpose.INITIAL_TABLE, 0)
-    for piece in slices(len(totals), max(1, PIECE // n_components)):
+    for piece in slices(len(totals), max(1, PIECE_CELLS // n_components)):
         words = reader.words(average[piece].size)
         draws = uniform(words, positive=True).reshape(-1, n_components)
         ratios = nearly_equal(draws) if alike else -np.log(draws)
@@ -177,7 +177,7 @@ def continued_table(
         totals = totals.and_documents(past.earlier.released_totals)
     average, scale = past.sums()
     noise = math.sqrt(float(((scale * weight) ** 2).mean()))
-    earlier = Earlier(average, scale, totals, noise, past.n_earlier + 1)
+    earlier = Earlier(average, scale, totals, noise, past.n_fits)
     shares = past.table / past.table.sum(axis=1, keepdims=True)
     return NoisyTable(
         weight,
@@ -199,7 +199,7 @@ def with_rounds_for_totals(table: NoisyTable, noise: float) -> NoisyTable:
     """
     if table.earlier is not None:
         noise = math.hypot(noise, table.earlier.noise)
-    if noise == 0:
+    if noise == 0:  # the totals are known
         return table
     signal = float((table.totals * table.weight).mean())
     share = max(0.0, 1.0 - signal / (CLEAR * noise))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from scipy.special import ndtr, ndtri
 
 from dplda.core._base import MAX_ITER
-from dplda.core._private_fit import SMALLEST_DELTA
+from dplda.core._private_estimator import SMALLEST_DELTA
 from dplda.core._signal import FALSE_POSITIVES, FALSE_TOPICS
 from dplda.document._document_budget import (
     NORM,

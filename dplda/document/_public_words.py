@@ -277,7 +277,7 @@ class PublicWords:
         noise_scale: np.ndarray,
         totals: np.ndarray,
         shares: np.ndarray,
-        last: bool = False,
+        is_final: bool = False,
     ) -> tuple[np.ndarray, float, Agreement | None]:
         """Expected p(topic | word), from the topic shares and the public tables.
 
@@ -289,7 +289,7 @@ class PublicWords:
             Noise scale of a cell of each word, and estimated word totals.
         shares : ndarray of shape (n_components,)
             Share of each topic of all tokens.
-        last : bool, default=False
+        is_final : bool, default=False
             Whether the fit publishes this table. Before it, words that are held out get
             the topic shares.
 
@@ -329,7 +329,7 @@ class PublicWords:
                 (weighted * rows[held]).sum(axis=0),
                 (weighted * others[held]).sum(axis=0),
             )
-        if not last:
+        if not is_final:
             found[held] = 0
         if self.topics is not None and self.seeds is not None:
             # a seed word belongs to its topics, whatever was released

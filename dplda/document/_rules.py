@@ -1,7 +1,8 @@
 """What differs between a fit with noise and a fit without.
 
 A fit with noise follows `Rules`. A fit without noise, which has no privacy, follows
-`ExactRules`. The rest of the code does not ask which of them a fit follows.
+`ExactRules`. `Training` takes one of them. Apart from that, it asks whether there is
+noise only before its first table, which may start from the documents without noise.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from dplda.document._table_estimate import (
     word_probabilities,
 )
 from dplda.document._word_totals import ExactTotals, WordTotals
+
+# default `doc_topic_prior` of the rounds; a larger one makes the topics alike
+IN_ROUNDS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +55,7 @@ class Rules:
     most_for_totals = math.nextafter(1.0, 0.0)
 
     infers_anew: bool = False
-    doc_topic_prior: float = 0.1
+    doc_topic_prior: float = IN_ROUNDS
     topic_word_prior: float = 0.01
     n_jobs: int | None = None
     keeps_out: bool = False
@@ -156,7 +160,7 @@ class ExactRules(Rules):
     is_centered = False
     word_totals = ExactTotals
     powers = 0.6, 0.95
-    most_for_totals = 0.0
+    most_for_totals = 0.0  # though earlier calls, with noise, may have planned some
 
     longest: float = 0.0
 

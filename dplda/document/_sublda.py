@@ -7,7 +7,7 @@ from numbers import Real
 
 import numpy as np
 
-from dplda.core._private_fit import Interval
+from dplda.core._private_estimator import Interval
 from dplda.document._document_budget import Round
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._noisy_table import NoisyTable

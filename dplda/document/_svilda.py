@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numbers import Real
 
-from dplda.core._private_fit import Interval
+from dplda.core._private_estimator import Interval
 from dplda.document._document_budget import Round
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._training import Training

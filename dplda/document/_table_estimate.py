@@ -32,8 +32,7 @@ TILT = 0.2771
 SAMPLE = 2**16  # approximate number of cells from which frequencies are learned
 # Difference, over a cell's noise, by which the slope of its posterior mean is computed.
 STEP = 0.25
-# Cells that a thread computes at a time. Sums of pieces enter results.
-PIECE = 2**14
+PIECE_CELLS = 2**14  # that a thread computes at a time; no result depends on it
 
 
 class NoisyCells(NamedTuple):
@@ -71,13 +70,13 @@ class CellPrior:
         public: PublicWords | None = None,
         *,
         renew: bool = True,
-        last: bool = False,
+        is_final: bool = False,
         n_jobs: int | None = None,
     ) -> CellPrior:
         """The prior of a noisy table, by one step from the prior `before`.
 
-        `renew` computes the expected shares again. `last` is true for the table that a
-        fit publishes, whose words are not held out.
+        `renew` computes the expected shares again. `is_final` is true for the table
+        that a fit publishes, whose words are not held out.
         """
         values, noise_scale, totals = cells
         if before is None:
@@ -94,7 +93,7 @@ class CellPrior:
             agreement = None
             if public is not None and len(shares) > 1:
                 expected, trust, agreement = public.expect(
-                    values, noise_scale, totals, shares, last
+                    values, noise_scale, totals, shares, is_final
                 )
             prior = cls(factors, pad(expected), trust, agreement)
         else:
@@ -150,7 +149,7 @@ def estimated(
     public: PublicWords | None = None,
     *,
     renew: bool = True,
-    last: bool = False,
+    is_final: bool = False,
     least: float = 0.0,
     n_jobs: int | None = None,
 ) -> tuple[np.ndarray, CellPrior | None]:
@@ -165,7 +164,7 @@ def estimated(
         table += np.float32(least)
         return table, None
     prior = CellPrior.learned(
-        cells, before, public, renew=renew, last=last, n_jobs=n_jobs
+        cells, before, public, renew=renew, is_final=is_final, n_jobs=n_jobs
     )
     return prior.means(cells, least=least, n_jobs=n_jobs), prior
 
@@ -220,7 +219,7 @@ def add_up(
             kept &= ~negative
         cells[:] = np.where(kept, moved, 0)
 
-    in_threads(move, slices(len(table), max(1, PIECE // table.shape[1])), n_jobs)
+    in_threads(move, slices(len(table), max(1, PIECE_CELLS // table.shape[1])), n_jobs)
 
 
 def topic_sizes(table: np.ndarray, n_jobs: int | None) -> np.ndarray:

@@ -37,22 +37,22 @@ from dplda.core._corpus import (
     take_columns,
     warn_of_equal_rows,
 )
-from dplda.core._fold_in import aligned_zeros
-from dplda.core._joint_guarantee import with_earlier_fit
-from dplda.core._private_fit import (
+from dplda.core._fit_guarantee import (
     BY_CALLER,
     DISTINCT,
     UNKNOWN_WORDS,
-    PrivateEstimator,
-    charge_of,
     noted_if_cut_short,
     publish,
     warn_if_cut_short,
 )
+from dplda.core._fold_in import aligned_zeros
+from dplda.core._joint_guarantee import with_earlier_fit
+from dplda.core._private_estimator import PrivateEstimator
+from dplda.core._private_fit import charge_of
 from dplda.core._signal import KEPT_OUT, warn_if_weak
 from dplda.core._texts import words_of
 from dplda.datasets._shards import CountShards
-from dplda.document._conclusion import claim_of, finish
+from dplda.document._conclusion import claim_of, fitted_attributes
 from dplda.document._contributions import (
     DOCS_OF_A_USER,
     Documents,
@@ -84,7 +84,7 @@ from dplda.document._noisy_table import (
 from dplda.document._plan import warn_of_size
 from dplda.document._private_side import PrivateSide
 from dplda.document._public_words import PublicWords
-from dplda.document._rules import ExactRules, Rules
+from dplda.document._rules import IN_ROUNDS, ExactRules, Rules
 from dplda.document._shards import ShardedDocuments
 from dplda.document._topic_test import Claim, tested_without_noise
 from dplda.leaf._calm import interruptible
@@ -96,8 +96,6 @@ from dplda.privacy._curator import Curator, check_words
 from dplda.privacy._streams import Streams
 from dplda.privacy._sums import Sums
 
-# `doc_topic_prior` of the rounds; a larger one makes the topics alike
-IN_ROUNDS = 0.1
 LEAST_TRUST = 0.1  # in the public topics; a fit warns below it
 TOTALS_AGAIN = "share of rounds for word totals"
 
@@ -107,8 +105,8 @@ class Training:
     """What a call fixes before it reads data, and what it does once it is paid for.
 
     All fields are public except for the secret streams. A subclass is the algorithm of
-    an estimator: it computes in `share` the weight of a round, and may define what is
-    above it.
+    an estimator: it computes in `share` the weight of a round, and may define
+    `exact_start` and `rates`.
     """
 
     infers_anew: ClassVar[bool] = False  # whether a round starts from equal weights
@@ -280,7 +278,7 @@ class Training:
             share_for_totals=min(table.share_for_totals, rules.most_for_totals),
             powers=rules.powers,
         )  # public
-        instead = None
+        instead = None  # what the model has instead of topics
         try:
             for learned in self._rounds(documents, rules, table, schedule, curator):
                 table = learned  # an interrupt leaves the old value or the new one
@@ -416,7 +414,9 @@ class Training:
             table,
             noisy,
             this_round,
-            granularity=norm / tables.radius / this_round.rate,  # of all units
+            granularity=norm
+            / tables.radius
+            / this_round.rate,  # scaled up to all units
             share=self.share(this_round),
             is_centered=rules.is_centered,
             least=rules.topic_word_prior,
@@ -463,7 +463,9 @@ class Training:
         Returns what the model has instead of topics, if anything.
         """
         model = self.model
-        result, instead = finish(table, model.topic_word_prior, n_jobs=model.n_jobs)
+        result, instead = fitted_attributes(
+            table, model.topic_word_prior, n_jobs=model.n_jobs
+        )
         cost = self._guarantee(schedule, charge)  # of these documents
         cost = noted_if_cut_short(cost, table.n_rounds, self.n_done + self.n_rounds)
         if instead is not None:

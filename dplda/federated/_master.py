@@ -14,7 +14,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from dplda.core._corpus import Matrix
-from dplda.core._private_fit import COLUMNS, TRUSTED_PARTY
+from dplda.core._fit_guarantee import COLUMNS
+from dplda.core._private_estimator import TRUSTED_PARTY
 from dplda.core._signal import shown
 from dplda.federated._messages import (
     LocalModel,

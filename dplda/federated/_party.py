@@ -14,18 +14,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_counts, check_topics, keep_at_most
-from dplda.core._private_fit import (
+from dplda.core._fit_guarantee import DISTINCT, make_guarantee, publish
+from dplda.core._private_estimator import (
     BIT_EPSILON,
-    DISTINCT,
     PRIVACY_CONSTRAINTS,
     TRUSTED_PARTY,
     Interval,
     PrivateEstimator,
     Promise,
-    make_guarantee,
-    publish,
-    warn_if_seeded,
 )
+from dplda.core._private_fit import warn_if_seeded
 from dplda.core._signal import FEWEST_TESTS, KEPT_OUT, is_kept_out, shown, warn_if_weak
 from dplda.federated._tokens import Tokens, check_size, privatize, sweep_tokens
 from dplda.federated._topic_test import evidence_of_reports
@@ -38,7 +36,6 @@ from dplda.privacy._mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.privacy.mechanisms import Curator
 
-AVERAGED = 5  # the last fifth of the sweeps is averaged; enters every seeded result
 NOISY_TOKENS = "noisy tokens"
 TOKEN_RELATION = "one token is blanked, its position stays"
 TOKEN_ASSUMPTIONS = (
@@ -361,7 +358,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         The sweeps are over noisy vectors.
         """
         beta = float(self.topic_word_prior)
-        n_averaged = max(1, self.max_iter // AVERAGED)
+        n_averaged = max(1, self.max_iter // 5)  # the last fifth; enters every result
         topics = np.full(tokens.n_units, -1, np.int32)
         word_prior = tokens.word_weights()
         last: list[np.ndarray] = []

@@ -33,7 +33,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from dplda.core._corpus import unit_of
-from dplda.core._private_fit import TRUSTED_PARTY
+from dplda.core._private_estimator import TRUSTED_PARTY
 from dplda.document._document_lda import DocumentLDA
 from dplda.leaf._calm import interruptible
 from dplda.leaf._checks import check_integer

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from dplda.core._corpus import Corpus
 from dplda.core._fold_in import LANES, aligned_zeros
-from dplda.core._private_fit import Interval
+from dplda.core._private_estimator import Interval
 from dplda.kernels import _frozen, _release
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._streams import PIECE, Purpose, Streams, uniform_integers

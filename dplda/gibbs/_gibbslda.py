@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import BLOCK, Corpus, Matrix, check_counts, row_blocks
+from dplda.core._fit_guarantee import no_guarantee, publish
 from dplda.core._fold_in import pad
-from dplda.core._private_fit import no_guarantee, publish
 from dplda.gibbs._frozen_table import (
     N_COMPONENTS,
     TOPIC,

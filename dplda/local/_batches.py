@@ -18,8 +18,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._corpus import Corpus, Matrix, check_counts, take_columns
+from dplda.core._fit_guarantee import DISTINCT, publish
 from dplda.core._fold_in import pad
-from dplda.core._private_fit import DISTINCT, exactly_one, publish
+from dplda.core._private_fit import exactly_one
 from dplda.core._signal import FEWEST_TESTS, deviate_of_mean, shown, warn_if_weak
 from dplda.kernels import _gibbs
 from dplda.leaf._messages import rounds
@@ -35,7 +36,6 @@ from dplda.privacy import Guarantee
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
 Model: TypeAlias = Any  # LPLDA or OLPLDA
-N_TOP = 10  # words of a topic whose reports are its evidence, as many as in `coherence`
 CLIENT_PARAMETERS = (*BUDGETS, "delta", "max_doc_words", "ledger")
 MADE_BY_CLIENTS = (
     "the rows of X were made by RandomizedResponse, or by a program that does the "
@@ -329,9 +329,12 @@ def _check_n_components(model: Model, state: State) -> None:
 
 
 def _top_words(table: np.ndarray) -> np.ndarray:
-    """Top words of topics, (n_components, n_top): frequent here, rare elsewhere."""
+    """Words of topics whose reports are their evidence, (n_components, n_top).
+
+    They are frequent here and rare elsewhere.
+    """
     rank = (table**2 / table.sum(axis=1, keepdims=True)).T
-    n_top = min(N_TOP, len(table) // 2)
+    n_top = min(10, len(table) // 2)  # as many as in `coherence`
     return np.argsort(-rank, axis=1, kind="stable")[:, :n_top]
 
 

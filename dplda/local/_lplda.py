@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Matrix, check_counts
-from dplda.core._private_fit import Interval, PrivateEstimator
+from dplda.core._private_estimator import Interval, PrivateEstimator
 from dplda.core._signal import FEWEST_TESTS
 from dplda.leaf._compat import StrOptions, _fit_context
 from dplda.leaf._messages import rounds

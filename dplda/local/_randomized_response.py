@@ -17,20 +17,16 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import Matrix, check_counts, keep_at_most
-from dplda.core._private_fit import (
+from dplda.core._fit_guarantee import COLUMNS, make_guarantee, publish
+from dplda.core._private_estimator import (
     BIT_EPSILON,
-    COLUMNS,
     PRIVACY_CONSTRAINTS,
     TRUSTED_OWNER,
     Interval,
     PrivateEstimator,
     Promise,
-    exactly_one,
-    make_guarantee,
-    publish,
-    warn_if_nominal,
-    warn_if_seeded,
 )
+from dplda.core._private_fit import exactly_one, warn_if_nominal, warn_if_seeded
 from dplda.leaf._checks import LARGEST_DELTA
 from dplda.leaf._compat import _fit_context
 from dplda.privacy import Ledger, NonPrivate, epsilon_of

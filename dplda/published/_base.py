@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, Matrix, check_counts
-from dplda.core._private_fit import Interval, no_guarantee, publish
+from dplda.core._fit_guarantee import no_guarantee, publish
+from dplda.core._private_estimator import Interval
 from dplda.leaf._compat import Options, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivacyLeakWarning

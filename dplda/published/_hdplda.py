@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus
-from dplda.core._private_fit import Interval
+from dplda.core._private_estimator import Interval
 from dplda.gibbs._frozen_table import uniform_topics
 from dplda.kernels import _published_hdp
 from dplda.leaf._messages import rounds

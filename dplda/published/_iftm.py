@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_table, check_topics
 from dplda.core._fold_in import LARGEST_PRIOR
-from dplda.core._private_fit import Interval
+from dplda.core._private_estimator import Interval
 from dplda.federated._tokens import Topics
 from dplda.kernels import _published_iftm
 from dplda.leaf._checks import check_number

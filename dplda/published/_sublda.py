@@ -11,7 +11,7 @@ from scipy.special import gammaln
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import BLOCK, Corpus
-from dplda.core._private_fit import Interval
+from dplda.core._private_estimator import Interval
 from dplda.document._document_budget import SMALLEST_RATIO
 from dplda.gibbs._frozen_table import uniform_topics
 from dplda.kernels import _published

@@ -9,13 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA
+from dplda.core._fit_guarantee import make_guarantee, publish
 from dplda.core._fold_in import e_step, exp_dirichlet_expectation
-from dplda.core._private_fit import (
-    PRIVACY_CONSTRAINTS,
-    Interval,
-    make_guarantee,
-    publish,
-)
+from dplda.core._private_estimator import PRIVACY_CONSTRAINTS, Interval
 from dplda.document._noisy_table import nearly_equal
 from dplda.leaf._messages import rounds
 from dplda.privacy import Gaussian, Guarantee, NonPrivate, Repeated
@@ -25,8 +21,6 @@ from dplda.privacy._recorder import announce
 from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.privacy.mechanisms import DiscreteGaussian, NoNoise
 from dplda.published._base import Flaw, PublishedLDA, noise_range
-
-LARGEST_COUNT = 1e28  # 2**31 of them still have a finite sum as float32
 
 STATISTICS = "expected statistics"
 
@@ -278,7 +272,8 @@ def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Streams) -> sp.csr_ar
     The running time grows with `max_doc_tokens`, not with the length of the document.
     """
     cut = X.copy()
-    cut.data = np.minimum(cut.data, LARGEST_COUNT)
+    # 2**31 of them still have a finite sum as float32
+    cut.data = np.minimum(cut.data, 1e28)
     for row in np.flatnonzero(cut.sum(axis=1) > max_doc_tokens).tolist():
         # a stream for each document, so no document's tokens depend on another's length
         reader = streams.reader(Purpose.ORDER, 0, row)

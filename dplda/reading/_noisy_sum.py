@@ -13,13 +13,11 @@ from os import PathLike
 import numpy as np
 import scipy.sparse as sp
 
+from dplda.core._fit_guarantee import PUBLIC_MODEL, make_guarantee
+from dplda.core._private_estimator import SMALLEST_DELTA, TRUSTED_PROCESS
 from dplda.core._private_fit import (
-    PUBLIC_MODEL,
-    SMALLEST_DELTA,
-    TRUSTED_PROCESS,
     Noise,
     gaussian_noise,
-    make_guarantee,
     warn_if_nominal,
     warn_if_seeded,
 )

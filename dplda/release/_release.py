@@ -17,10 +17,10 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import Pipeline
 
 from dplda.core._base import BaseTopicModel
+from dplda.core._fit_guarantee import UNKNOWN_WORDS, VOCABULARY
 from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.core._joint_guarantee import check_parts
 from dplda.core._pipeline import pipeline_guarantee
-from dplda.core._private_fit import UNKNOWN_WORDS, VOCABULARY
 from dplda.core._texts import (
     CountsBySettings,
     check_model,

@@ -17,16 +17,9 @@ import scipy.sparse as sp
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda.core._corpus import warn_of_coverage
-from dplda.core._private_fit import (
-    AES,
-    SETTINGS,
-    VOCABULARY,
-    PrivateEstimator,
-    exactly_one,
-    gaussian_noise,
-    make_guarantee,
-    publish,
-)
+from dplda.core._fit_guarantee import AES, SETTINGS, VOCABULARY, make_guarantee, publish
+from dplda.core._private_estimator import PrivateEstimator
+from dplda.core._private_fit import exactly_one, gaussian_noise
 from dplda.core._splitter import Splitter, forms_of
 from dplda.core._words import Words
 from dplda.datasets import CountShards, load_public_vocabulary, load_word_vectors

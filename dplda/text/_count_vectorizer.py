@@ -19,13 +19,13 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import warn_of_coverage
-from dplda.core._private_fit import (
+from dplda.core._private_estimator import (
     PRIVACY_CONSTRAINTS,
     Interval,
     PrivateEstimator,
     Promise,
-    charge_of,
 )
+from dplda.core._private_fit import charge_of
 from dplda.core._splitter import count_words
 from dplda.core._texts import CountsBySettings
 from dplda.core._words import Words, language_of

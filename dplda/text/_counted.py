@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dplda.core._corpus import row_blocks
 from dplda.core._splitter import (
-    BLOCK,
+    BLOCK_CHARACTERS,
     Entries,
     Splitter,
     columns_of,
@@ -256,7 +256,7 @@ def _forms(block: list[Any]) -> NDArray[np.int64]:
 
 
 def _without_digits(text: str) -> int:
-    if len(text) > BLOCK:  # too long for a form letter
+    if len(text) > BLOCK_CHARACTERS:  # too long for a form letter
         return hash(text)
     # str.translate takes ten times as long as bytes.translate
     return hash(text.encode("utf-8", "surrogatepass").translate(None, _DIGITS))

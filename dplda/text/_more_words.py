@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from dplda.core._private_fit import BY_CALLER
+from dplda.core._fit_guarantee import BY_CALLER
 from dplda.datasets._word_vectors import SOURCE, VectorsByWord, load_word_vectors
 from dplda.document._document_budget import PUBLIC_VECTORS
 from dplda.document._public_words import SHARED, Vectors, left_out

@@ -18,7 +18,8 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.utils import check_random_state
 
 from dplda.core._corpus import public_tables
-from dplda.core._private_fit import PrivateEstimator, exactly_one
+from dplda.core._private_estimator import PrivateEstimator
+from dplda.core._private_fit import exactly_one
 from dplda.core._splitter import Splitter, forms_of
 from dplda.core._texts import column_words, each_text
 from dplda.core._words import counter_of, language_of, letters, rule_of
@@ -124,8 +125,8 @@ def parts_of(
     if earlier is not None:
         for_topics = estimator.epsilon  # the words are paid for
     seed_of_words, seed_of_topics = _two_seeds(estimator.random_state)
-    n_earlier = None if earlier is None else len(earlier.components_)
-    model = _topic_model_of(estimator, for_topics, seed_of_topics, n_earlier)
+    n_kept = None if earlier is None else len(earlier.components_)
+    model = _topic_model_of(estimator, for_topics, seed_of_topics, n_kept)
     if earlier is not None:
         training = model._training(unit, earlier=earlier.model_)
         words = _checked_words(earlier.vectorizer_, training)
@@ -169,17 +170,17 @@ def _topic_model_of(
     estimator: PrivateEstimator,
     epsilon: float,
     seed: int | None,
-    n_earlier: int | None,
+    n_kept: int | None,
 ) -> DocumentLDA:
     """The topic model of a fit, with its share of the budget.
 
-    `n_earlier` is the number of topics of an earlier fit, which "auto" keeps.
+    `n_kept` is the number of topics of an earlier fit, which "auto" keeps.
     """
     # warns of too many topics, and of delta
     expected = _expected_of(estimator, epsilon)
     n_components = estimator.n_components
     if expected is not None and n_components == "auto":
-        n_components = n_earlier or expected.recommended_components
+        n_components = n_kept or expected.recommended_components
     model: DocumentLDA = clone(estimator.model) if estimator.model else SubLDA()
     for name in GIVEN_ONCE:
         if getattr(model, name) is not None:

@@ -181,7 +181,7 @@ def best_terms(
     places = np.fromiter(map(position.get, terms, repeat(len(position))), np.int64)
     expected = np.array(weights, dtype=np.float64)
     listed = np.flatnonzero(places < len(position))
-    if noise and listed.size:
+    if noise and listed.size:  # else the weights are known
         order = listed[np.argsort(places[listed], kind="stable")]
         y = expected[order]
         mean, variance = _prior(y, noise)

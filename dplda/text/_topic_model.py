@@ -16,20 +16,20 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import warn_of_coverage
+from dplda.core._fit_guarantee import publish
 from dplda.core._joint_guarantee import (
     check_parts,
     costs_of,
     joint_guarantee,
     with_earlier_fit,
 )
-from dplda.core._private_fit import (
+from dplda.core._private_estimator import (
     PRIVACY_CONSTRAINTS,
     Interval,
     PrivateEstimator,
     Promise,
-    charge_of,
-    publish,
 )
+from dplda.core._private_fit import charge_of
 from dplda.core._signal import MEANING, NOT_TESTED, is_tested
 from dplda.core._splitter import count_blocks, transformed
 from dplda.core._texts import each_text
@@ -319,7 +319,9 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     def _fit(self, raw_documents: Any, user_ids: Any, parts: Parts) -> None:
         """Choose the words, find the topics, and count the texts, as planned."""
         # public, except for the streams of words and topics, which are secret
-        words, training, inputs, counting, _ = parts
+        words = parts.words
+        training = parts.training
+        counting = parts.counting
         model = training.model
         # those parts that release something, each with streams of its own
         paid = [part for part in (words, training, counting) if part and part.plan]
@@ -349,11 +351,11 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             if counting is not None:
                 places = counting.places(counted.n_docs)  # private
             warn_of_copies(counted)
-            warn_of_public(counted, inputs.each_text())
+            warn_of_public(counted, parts.inputs.each_text())
             if isinstance(words, Choice):
                 weights = words.weigh(counted)  # private
             else:
-                public_words = inputs.give(
+                public_words = parts.inputs.give(
                     training, words.vectorizer, are_paid=False
                 )  # public
             counted.reserve_room(
@@ -367,7 +369,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             if isinstance(words, Choice):
                 words.release(weights, charge)  # public
                 with interruptible():
-                    public_words = inputs.give(
+                    public_words = parts.inputs.give(
                         training, words.vectorizer, are_paid=True
                     )  # public
             vocabulary = words.vectorizer.vocabulary_  # public
@@ -532,14 +534,14 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 ),
             )
         self.__dict__.pop("counts_", None)  # of the model before
-        inputs = dict(both.provenance)
-        if isinstance(parts.inputs.source, str) and "word vectors" in inputs:
-            inputs["word vectors"] = SOURCE
+        origins = dict(both.provenance)
+        if isinstance(parts.inputs.source, str) and "word vectors" in origins:
+            origins["word vectors"] = SOURCE
         publish(
             self,
             dataclasses.replace(
                 both,
-                provenance=tuple(inputs.items()),
+                provenance=tuple(origins.items()),
                 trusted=self._promise.trusted,
                 theorem=self._promise.theorem,
             ),

@@ -13,21 +13,20 @@ import numpy as np
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_counts, take_columns
-from dplda.core._private_fit import (
+from dplda.core._fit_guarantee import (
     DISTINCT,
+    make_guarantee,
+    noted_if_cut_short,
+    publish,
+    warn_if_cut_short,
+)
+from dplda.core._private_estimator import (
     PRIVACY_CONSTRAINTS,
     Interval,
     PrivateEstimator,
     Promise,
-    charge_of,
-    check_paid,
-    exactly_one,
-    make_guarantee,
-    noted_if_cut_short,
-    publish,
-    released_so_far,
-    warn_if_cut_short,
 )
+from dplda.core._private_fit import charge_of, check_paid, exactly_one, released_so_far
 from dplda.core._signal import (
     FEWEST_WITH_TEST,
     first_half,
