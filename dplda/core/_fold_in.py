@@ -23,6 +23,9 @@ class Steps(NamedTuple):
 
 # For new documents. A row of the result depends on that row and on the table only.
 UNTIL_SETTLED = Steps(100, 1e-4)
+# Mean change of a document's Dirichlet parameters at which the E-step stops, as in
+# scikit-learn.
+E_STEP_TOLERANCE = 1e-3
 
 LANES = 16  # floats in the widest vector register; topics are padded to a multiple
 BATCH = 1 << 18  # entries and topic weights of documents that are inferred at a time
@@ -264,7 +267,7 @@ def e_step(
         doc_topic_prior,
         n_components,
         UNTIL_SETTLED.most,
-        1e-3,  # mean change of `gamma` at which it stops, as in scikit-learn
+        E_STEP_TOLERANCE,
         gamma,
         exp_doc_topic,
         scratch,

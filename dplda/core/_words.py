@@ -48,6 +48,7 @@ _SPELLING = {
         ),
     ),
 }
+_ASCII = bytes(range(128))
 # Characters that Unicode lists as ignorable, except the zero-width space: soft hyphens,
 # joiners, directions, variants. Each range has a first and a last character.
 _UNSEEN = (
@@ -292,7 +293,7 @@ def _others(text: str) -> set[str]:
     if text.isascii():
         return set()
     # bytes: a regular expression takes seven times as long
-    others = text.encode("utf-8", "surrogatepass").translate(None, bytes(range(128)))
+    others = text.encode("utf-8", "surrogatepass").translate(None, _ASCII)
     return set(others.decode("utf-8", "surrogatepass"))
 
 

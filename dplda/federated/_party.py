@@ -36,6 +36,7 @@ from dplda.privacy._mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.privacy.mechanisms import Curator
 
+AVERAGED = 5  # the last fifth of the sweeps is averaged; enters every seeded result
 NOISY_TOKENS = "noisy tokens"
 TOKEN_RELATION = "one token is blanked, its position stays"
 TOKEN_ASSUMPTIONS = (
@@ -358,7 +359,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         The sweeps are over noisy vectors.
         """
         beta = float(self.topic_word_prior)
-        n_averaged = max(1, self.max_iter // 5)  # the last fifth; enters every result
+        n_averaged = max(1, self.max_iter // AVERAGED)
         topics = np.full(tokens.n_units, -1, np.int32)
         word_prior = tokens.word_weights()
         last: list[np.ndarray] = []

@@ -37,6 +37,8 @@ MODELS: dict[str, type[DocumentLDA]] = {
     "PrivateSVILDA": PrivateSVILDA,
 }
 OF_A_PARTY = {"ledger", "n_jobs", "random_state", "verbose"}  # parameters
+# of a plan: no default has more than 400; accounting for a million takes minutes
+MOST_ROUNDS = 10_000
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,7 @@ class Plan:
             )
         max_iter = self.parameters.get("max_iter")
         if max_iter is not None:
-            # no default has more than 400; accounting for a million takes minutes
-            check_integer("max_iter of a plan", max_iter, 1, 10_000)
+            check_integer("max_iter of a plan", max_iter, 1, MOST_ROUNDS)
         vocabulary_hash(self.words)
         for name, pem in self.parties.items():
             check_name(name)

@@ -36,6 +36,7 @@ from dplda.privacy import Guarantee
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
 Model: TypeAlias = Any  # LPLDA or OLPLDA
+N_TOP = 10  # words of a topic whose reports are its evidence, as many as in `coherence`
 CLIENT_PARAMETERS = (*BUDGETS, "delta", "max_doc_words", "ledger")
 MADE_BY_CLIENTS = (
     "the rows of X were made by RandomizedResponse, or by a program that does the "
@@ -329,12 +330,9 @@ def _check_n_components(model: Model, state: State) -> None:
 
 
 def _top_words(table: np.ndarray) -> np.ndarray:
-    """Words of topics whose reports are their evidence, (n_components, n_top).
-
-    They are frequent here and rare elsewhere.
-    """
+    """Top words of topics, (n_components, n_top): frequent here, rare elsewhere."""
     rank = (table**2 / table.sum(axis=1, keepdims=True)).T
-    n_top = min(10, len(table) // 2)  # as many as in `coherence`
+    n_top = min(N_TOP, len(table) // 2)
     return np.argsort(-rank, axis=1, kind="stable")[:, :n_top]
 
 

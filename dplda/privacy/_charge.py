@@ -33,13 +33,12 @@ from dplda.privacy._recorder import recorders
 from dplda.privacy._streams import MAX_WORDS, keystream_total_variation
 from dplda.privacy._warnings import PrivacyLeakWarning
 
-# Distance of all words of a fit from ideal ones, which it pays for: of the keystream,
-# of noise, and of topics. Topics are drawn with 128 bits each, from at most 2048:
-# 2**-118 for a word (docs/proofs_word.md).
+# Topics are drawn with 128 bits each, from at most 2048: 2**-118 for a word
+# (docs/proofs_word.md).
+TOPIC_DRAWS = MAX_WORDS * 2.0**-118
+# distance of all words of a fit from ideal ones, which it pays for
 TOTAL_VARIATION = (
-    keystream_total_variation(MAX_WORDS)
-    + MAX_WORDS * WORD_VARIATION
-    + MAX_WORDS * 2.0**-118
+    keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + TOPIC_DRAWS
 )
 MARK = 1 << 16  # bytes on a disk that a change of an entry needs for its journal
 TOO_MANY_WORDS = (

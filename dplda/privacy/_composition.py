@@ -44,6 +44,7 @@ Groups: TypeAlias = tuple[tuple[Event, int], ...]
 # sqrt(2) costs nothing visible.
 TILTS = 2.0 ** np.arange(-8.0, 32.25, 0.25)
 _NO_LAW = np.full(len(TILTS), math.inf)
+_N_COARSE = 800  # knots of the law from which the tilt is chosen
 # below this delta only pure epsilons count; at it, exponentials do not underflow
 SMALLEST_DELTA = 1e-200
 # smallest mass that may count as infinite loss: those of all steps together are far
@@ -81,8 +82,7 @@ def cumulants(event: Event, added: bool) -> FloatArray:
         return _NO_LAW
     curve, (low, high) = reach
     unit = 0.1 * min(curve.deviation, high - low)
-    # a coarse law: only the tilt is chosen from it
-    places = np.linspace(np.arcsinh(low / unit), np.arcsinh(high / unit), 800)
+    places = np.linspace(np.arcsinh(low / unit), np.arcsinh(high / unit), _N_COARSE)
     knots = unit * np.sinh(places)
     masses, infinite = law_above(curve, knots)
     if not (infinite <= _SMALLEST_TAIL and np.isfinite(masses).all()):

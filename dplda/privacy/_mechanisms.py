@@ -48,6 +48,8 @@ Draw: TypeAlias = Callable[
     [Words, Words, NDArray[np.uint32], NDArray[np.uint64], Cells], tuple[int, int]
 ]
 
+# removes at most 2**-16 of a vector that rounding left too long
+SHRINK = 1.0 - 2.0**-16
 
 LEVEL_WIDTH = 150  # of x0, x1 and x2 below; their table ends at 2048, 13.6 times as far
 # The Gaussian noise is x0 + 64 x1 + 4096 x2: its variance as an integer, and how much
@@ -128,8 +130,7 @@ def clip_rows(rows: sp.csr_array, norm: float, radius: int) -> sp.csr_array:
         scale = radius / np.maximum(np.where(usable, length, norm), norm)
     values = np.where(usable[row], rows.data, 0.0)
     kept = np.zeros(len(values), np.int64)
-    # again without at most 2**-16 of a vector that rounding left too long
-    for shrink in (1.0, 1.0 - 2.0**-16):
+    for shrink in (1.0, SHRINK):
         integers = np.trunc(values * (scale * shrink)[row]).astype(np.int64)
         # 64 bits suffice: |scaled row| is at most radius * (1 + 1e-12), and radius**2
         # <= 2**60; the running sum may wrap around

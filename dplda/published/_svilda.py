@@ -22,6 +22,8 @@ from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.privacy.mechanisms import DiscreteGaussian, NoNoise
 from dplda.published._base import Flaw, PublishedLDA, noise_range
 
+LARGEST_COUNT = 1e28  # 2**31 of them still have a finite sum as float32
+
 STATISTICS = "expected statistics"
 
 
@@ -272,8 +274,7 @@ def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Streams) -> sp.csr_ar
     The running time grows with `max_doc_tokens`, not with the length of the document.
     """
     cut = X.copy()
-    # 2**31 of them still have a finite sum as float32
-    cut.data = np.minimum(cut.data, 1e28)
+    cut.data = np.minimum(cut.data, LARGEST_COUNT)
     for row in np.flatnonzero(cut.sum(axis=1) > max_doc_tokens).tolist():
         # a stream for each document, so no document's tokens depend on another's length
         reader = streams.reader(Purpose.ORDER, 0, row)

@@ -15,6 +15,7 @@ from dplda.leaf._checks import check_integer
 from dplda.leaf._messages import warn_user
 
 MEASURES = ("c_npmi", "u_mass")
+SMALL = 1e-12  # added to a joint probability, as in [3]_ of `coherence`
 
 
 def coherence(
@@ -103,7 +104,7 @@ def coherence(
     v = place[:, second]
     w = place[:, first]
     known = (share[v] > 0) & (share[w] > 0)
-    together = joint[v, w] + 1e-12  # as in [3]_ of `coherence`
+    together = joint[v, w] + SMALL
     with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0: no pair is known
         scores = np.log(together / share[w])
         if measure == "c_npmi":

@@ -18,6 +18,7 @@ from dplda.core._perplexity import (
     split_documents,
 )
 
+DOC_TOPIC_PRIOR = 0.1  # as in `held_out_perplexity`
 ROUNDING = np.finfo(float).eps  # of the probability of all words that a document lacks
 
 
@@ -113,8 +114,7 @@ def held_out_scores(
     def weights_of(observed: sp.csr_array) -> np.ndarray:
         if transform is not None:
             return transform(observed)
-        # the prior is that of `held_out_perplexity`
-        return infer_topics(observed, padded, len(table), 0.1, n_jobs)
+        return infer_topics(observed, padded, len(table), DOC_TOPIC_PRIOR, n_jobs)
 
     sums = np.zeros((3, 3))  # tokens, documents, new words: number, score, marginal's
     for counts in blocks:

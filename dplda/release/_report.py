@@ -23,6 +23,7 @@ from dplda.release._markup import clean
 from dplda.release._page import Facts, Word, page_text
 
 N_SHOWN = 15  # words of a topic in a table
+WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the relevance by which words are kept
 NO_NAME = "no word stands out"
 
 
@@ -176,14 +177,14 @@ def _topics_and_words(
     stands = standing(model)
     in_order, weak = by_share(model)
     evidence = evidence_of(model)
-    # the words that are among the first by some weight of the relevance
+    # the words that are among the first by some weight
     ranks = {
         weight: np.argsort(
             np.argsort(-relevance(table, weight), axis=1, kind="stable"),
             axis=1,
             kind="stable",
         )
-        for weight in (1.0, 0.75, 0.5, 0.25, 0.0)
+        for weight in WEIGHTS
     }
     rank = np.min([*ranks.values()], axis=0)
     words = _words(model)

@@ -41,6 +41,7 @@ ALLOWED = (
     "a folder of text files (.txt), or .csv, .tsv, .json, .jsonl, .ndjson or .parquet"
 )
 T = TypeVar("T")
+PARQUET_ROWS = 32  # that are read at a time
 
 
 # of a table: what a row is called, its number, and its cells of the columns asked for
@@ -395,7 +396,9 @@ def _rows_of_parquet(path: Path, columns: list[str], place: Place) -> Rows:
         names = file.schema_arrow.names
         # a cell may be as large as all that is stored, and stand in many rows: few at a
         # time
-        batches = file.iter_batches(batch_size=32, columns=list(dict.fromkeys(columns)))
+        batches = file.iter_batches(
+            batch_size=PARQUET_ROWS, columns=list(dict.fromkeys(columns))
+        )
     except (OSError, ValueError):
         raise ValueError(f"{path} is not a valid Parquet file") from None
     _check_header(names, path, columns)
