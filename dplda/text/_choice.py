@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda.core._corpus import warn_of_coverage
+from dplda.core._fold_in import single_precision
 from dplda.core._private_fit import (
     AES,
     SETTINGS,
@@ -344,10 +345,10 @@ def counts_of(counted: Counted, vocabulary: Mapping[str, int]) -> sp.csr_matrix:
 
 def counts_or_shards(
     counted: Counted, vocabulary: Mapping[str, int]
-) -> sp.csr_matrix | CountShards:
-    """The same, in shards if there are many; private."""
+) -> sp.csr_array | CountShards:
+    """The same as a fit of topics reads them, in shards if there are many; private."""
     if counted.shards is None:
-        return counts_of(counted, vocabulary)
+        return single_precision(counts_of(counted, vocabulary))
     shards = counted.narrow(vocabulary)
     known = [np.asarray(X.sum(axis=1)).ravel() for X in shards]
     warn_of_coverage(np.concatenate(known), counted.n_tokens)
