@@ -71,7 +71,7 @@ N_PIECES = 16
 NEARLY = 1 - 2**-11
 # Counts and topic weights of the units that are copied at a time. Copies of all units
 # would double the memory of a fit.
-AT_ONCE = 1 << 20
+BLOCK = 1 << 20
 
 
 class Documents:
@@ -346,7 +346,7 @@ class Documents:
         """
         # counts, and topic weights
         numbers = self.X.indptr[self.unit_ptr] + self.theta.shape[1] * self.unit_ptr
-        for block in row_blocks(numbers, AT_ONCE):
+        for block in row_blocks(numbers, BLOCK):
             begin, end = np.searchsorted(units, (block.start, block.stop))
             yield block, units[begin:end] - block.start
 
