@@ -498,7 +498,8 @@ def _write(
     """Write counts in the form of the kernels to a file only the owner can read."""
     if X.nnz > MAX_TOKENS:
         raise ValueError(
-            f"a shard may hold at most {MAX_TOKENS} counts; lower rows_per_shard"
+            f"the documents of a user may hold at most {MAX_TOKENS} counts; see whether "
+            "one id stands for many persons"
         )
     if unit_ptr is None:
         unit_ptr = np.arange(X.shape[0] + 1)

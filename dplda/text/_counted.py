@@ -31,7 +31,7 @@ from dplda.leaf._files import IN_MEMORY
 from dplda.leaf._messages import Progress, Unnumbered, named
 from dplda.leaf._users import number_users
 
-MOST_TERMS = 1 << 24  # of 150 bytes each
+MOST_TERMS = 1 << 24  # in memory, of 150 bytes each: random strings would fill it
 _DIGITS = b"0123456789"
 
 
