@@ -89,6 +89,27 @@ def test_every_source_gives_the_same_shards(name, corpus, tmp_path):
         write_shards(corpus, tmp_path / "corpus")
 
 
+@pytest.mark.parametrize("are_users", [False, True])
+def test_shards_of_long_documents_hold_fewer(
+    are_users, corpus, user_ids, tmp_path, monkeypatch
+):
+    """A visit needs memory for the counts of a shard."""
+    ids = user_ids if are_users else None
+    most = int(np.diff(corpus.indptr).max()) * 6
+    monkeypatch.setattr("dplda.datasets._shards.MOST_COUNTS", most)
+    blocks = (corpus[i : i + 20] for i in range(0, 90, 20))
+    written = write_shards(blocks, tmp_path / "x", user_ids=ids, rows_per_shard=40)
+    for part, shard in zip(written, written.shards, strict=True):
+        assert part.nnz <= most or shard.n_units == 1
+        assert part.shape[0] < 40
+    assert written.n_shards < 2 * corpus.nnz / most + 2  # none is nearly empty
+    model = SubLDA(K, noise_multiplier=5.0, max_iter=8, random_state=0)
+    model.fit(corpus, user_ids=ids)
+    of_shards = clone(model).fit(written)
+    assert_array_equal(of_shards.components_, model.components_)
+    assert_array_equal(of_shards.topic_evidence_, model.topic_evidence_)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 def test_only_the_owner_can_read_the_files_which_are_mapped(shards):
     folder = Path(shards[1].folder)

@@ -19,10 +19,12 @@ the process before and after a fit to tickets of 500 characters, which a generat
 gives, and after `transform` of as many to a file. `N` is the number of counts above
 which they go to files. ``--characters`` makes shorter tickets.
 
-``... command --tickets 400000 [--rounds 4] [--users] [--wards] [--fit-only]`` writes
+``... command --tickets 400000 [--rounds 4] [--users] [--groups] [--fit-only]`` writes
 such tickets to a CSV file, and prints the largest memory and the CPU seconds of ``dplda
 fit``, with fewer rounds than its 80, and of ``dplda transform`` to a file of NumPy. A
-user has five tickets. With ``--wards``, the fit also counts the tickets of 50 wards.
+user has five tickets. With ``--groups``, the fit also counts the tickets of 50 wards and
+of 52 weeks. Eight rounds or more end with rounds that test the topics.
+``--fit-components`` is the number of topics.
 
 A megabyte is a million characters. BBC is repeated 8 or 4 times. A ticket has 200
 characters, of random English words by Zipf's law; ``--tickets`` says how many, and
@@ -62,7 +64,7 @@ from dplda.text import _counted
 LETTERS = r"(?u)\b[^\W\d_]{3,}\b"  # words of PrivateTopicModel
 N_WORDS = 2000
 SWEEPS = 80
-N_WARDS = 50
+GROUPS = {"ward": 50, "week": 52}
 COMMAND = """
 import sys
 from functools import partial
@@ -309,19 +311,25 @@ def command(options: argparse.Namespace) -> None:
         path, release = Path(folder, "tickets.csv"), Path(folder, "topics.dplda")
         random = np.random.default_rng(1)
         with path.open("w") as file:
-            file.write("user,ward,text\n")
+            file.write("user,ward,week,text\n")
             users = random.integers(0, max(options.tickets // 5, 1), options.tickets)
-            for user, text in zip(users, tickets(options.tickets, options.characters)):
-                file.write(f"customer-{user:09d},ward {user % N_WARDS},{text}\n")
-        wards = Path(folder, "wards.txt")
-        wards.write_text("\n".join(f"ward {i}" for i in range(N_WARDS)))
-        by_ward = ["--by", "ward", "--levels", wards] if options.wards else []
+            texts = tickets(options.tickets, options.characters)
+            for i, (user, text) in enumerate(zip(users, texts)):
+                ward, week = user % GROUPS["ward"], i % GROUPS["week"]
+                file.write(f"customer-{user:09d},ward {ward},week {week},{text}\n")
+        by_groups: list[object] = []
+        for name, n_levels in GROUPS.items() if options.groups else ():
+            levels = Path(folder, f"{name}.txt")
+            levels.write_text("\n".join(f"{name} {i}" for i in range(n_levels)))
+            by_groups += ["--by", name, "--levels", levels]
         of_users = ["--user-column", "user"] if options.users else []
         jobs = {
             "fit": [
                 path,
                 *of_users,
-                *by_ward,
+                *by_groups,
+                "--n-components",
+                options.fit_components,
                 "--epsilon",
                 "4",
                 "--no-ledger",
@@ -334,7 +342,7 @@ def command(options: argparse.Namespace) -> None:
         outputs = {"fit": release, "transform": Path(folder, "weights.npy")}
         unit = "users" if options.users else "texts"
         size = path.stat().st_size / 1e9
-        unit += ", by ward" * options.wards
+        unit += ", by ward and week" * options.groups
         print(f"{options.tickets:,} tickets, {size:.2f} GB, {unit}:", flush=True)
         for job, arguments in jobs.items():
             code = COMMAND.format(rounds=options.rounds)
@@ -366,7 +374,8 @@ def main() -> None:
     parser.add_argument("--characters", type=int, default=500)
     parser.add_argument("--entries", type=int)
     parser.add_argument("--users", action="store_true")
-    parser.add_argument("--wards", action="store_true")
+    parser.add_argument("--groups", action="store_true")
+    parser.add_argument("--fit-components", type=int, default=20)
     parser.add_argument("--fit-only", action="store_true")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=3)

@@ -210,7 +210,7 @@ def in_blocks(documents: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def columns_of(
-    entries: Entries, column: NDArray[np.int64], n_columns: int
+    entries: Entries, column: NDArray[np.int32], n_columns: int
 ) -> sp.csr_matrix:
     """Counts of the words that have a column; -1 stands for words without a column."""
     found = column[entries.number]
@@ -218,7 +218,7 @@ def columns_of(
     X = sp.csr_matrix(
         (
             entries.times[kept].astype(np.int64),
-            found[kept].astype(np.int32),
+            found[kept],
             kept_ptr(entries.ptr, kept).astype(np.int32),
         ),
         shape=(len(entries.ptr) - 1, n_columns),
@@ -229,8 +229,9 @@ def columns_of(
 
 def kept_ptr(ptr: NDArray[Any], kept: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Where each text begins among the entries that are kept."""
-    before: NDArray[np.int64] = np.append(0, np.cumsum(kept))[ptr]
-    return before
+    before = np.zeros(len(kept) + 1, np.int64)
+    np.cumsum(kept, out=before[1:])
+    return before[ptr]
 
 
 def count_blocks(
@@ -244,7 +245,7 @@ def count_blocks(
     for block in in_blocks(documents):
         words, entries = splitter(block)
         counts = np.array([word not in splitter.stop_words for word in words], bool)
-        column = np.array([vocabulary.get(word, -1) for word in words], np.int64)
+        column = np.array([vocabulary.get(word, -1) for word in words], np.int32)
         column[~counts] = -1
         n_tokens = int(entries.times[counts[entries.number]].sum())
         yield columns_of(entries, column, len(vocabulary)), n_tokens

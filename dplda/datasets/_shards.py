@@ -34,6 +34,9 @@ from dplda.leaf._users import column_name, number_users
 FORMAT = "dplda count shards"
 MANIFEST = "shards.json"
 UNITS = ("document", "user")
+# Counts of a shard, unless one unit has more. Memory holds several copies of them when
+# the shard is written, and when a fit visits it.
+MOST_COUNTS = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -303,8 +306,9 @@ def write_shards(
         user stay together, and fits and scores protect users, as with `user_ids` in
         `fit`. Private.
     rows_per_shard : int, default=10000
-        Number of documents in a shard; approximate with users. A fit needs about 12
-        bytes for each stored count of a shard. It never changes a result.
+        Number of documents in a shard; approximate with users. Long documents are
+        fewer, because a shard stores at most 2^21 counts, or one document or user. It
+        never changes a result.
     feature_names : sequence of str or None, default=None
         The words of the columns, all different. A model that is fitted to the shards
         then knows them. None takes the column names of the first block, if it is a
@@ -363,16 +367,17 @@ def write_shards(
         words = list(map(str, feature_names))
     blocks = itertools.chain(begin, blocks)
 
-    def written(into: Path) -> list[Shard]:
+    def written(into: Path, size: int) -> list[Shard]:
         return [
             _write(into, i, X) for i, X in enumerate(_in_shards(blocks, size, words))
         ]
 
     if user_ids is None:
-        shards = written(place)
+        shards = written(place, size)
     else:
         with tempfile.TemporaryDirectory(dir=place) as unsorted:
-            parts = _by_user(written(Path(unsorted)), user_ids, size)
+            # a shard of users may read rows of all parts: the fewer, the better
+            parts = _by_user(written(Path(unsorted), MAX_TOKENS), user_ids, size)
             shards = [_write(place, i, *part) for i, part in enumerate(parts)]
     if not shards:
         raise ValueError("source holds no block of documents; give at least one matrix")
@@ -431,15 +436,35 @@ def _in_shards(
             )
         waiting.append(X)
         n_rows = sum(part.shape[0] for part in waiting)
-        if n_rows < size:
+        if n_rows < size and sum(part.nnz for part in waiting) < MOST_COUNTS:
             continue
         rows = waiting[0] if len(waiting) == 1 else sp.vstack(waiting, format="csr")
-        whole = n_rows - n_rows % size
-        for start in range(0, whole, size):
-            yield rows[start : start + size]
-        waiting = [rows[whole:]]
+        *whole, (last, end) = _cuts(np.arange(n_rows + 1), rows.indptr, size)
+        waiting = [rows[last:end]]
+        for start, stop in whole:
+            yield rows[start:stop]
     if waiting and (waiting[0].shape[0] or len(waiting) > 1):
         yield sp.vstack(waiting, format="csr")
+
+
+def _cuts(
+    rows: np.ndarray, entries: np.ndarray, size: int
+) -> Iterator[tuple[int, int]]:
+    """Where the units of each shard begin and end.
+
+    A shard has at most `size` rows and `MOST_COUNTS` entries, or is one unit. `rows` and
+    `entries` (n_units + 1,) are the numbers before each unit, and of all.
+    """
+    entries = entries.astype(np.int64)  # sums of int32 could wrap around
+    begin = 0
+    while begin < len(rows) - 1:
+        ends = [
+            np.searchsorted(before, before[begin] + most, side="right") - 1
+            for before, most in ((rows, size), (entries, MOST_COUNTS))
+        ]
+        end = max(begin + 1, int(min(ends)))
+        yield begin, end
+        begin = end
 
 
 def _by_user(
@@ -450,12 +475,12 @@ def _by_user(
     users = number_users(user_ids, int(edges[-1]))
     assert users is not None
     order = np.argsort(users, kind="stable")
-    ends = np.cumsum(np.bincount(users))
-    begin = 0  # row, in the order of users
-    first = 0  # user
-    while begin < len(order):
-        last = max(first + 1, int(np.searchsorted(ends, begin + size, side="right")))
-        rows = order[begin : ends[last - 1]]
+    of_row = [np.diff(part.read()[0].indptr) for part in parts]
+    n_entries = np.bincount(users, np.concatenate([np.empty(0, np.int32), *of_row]))
+    ptr = np.append(0, np.cumsum(np.bincount(users)))  # first row of each user
+    entries = np.append(0, np.cumsum(n_entries))
+    for first, last in _cuts(ptr, entries, size):
+        rows = order[ptr[first] : ptr[last]]
         sorted_rows = np.sort(rows)
         cuts = np.searchsorted(sorted_rows, edges)
         found = []
@@ -464,9 +489,7 @@ def _by_user(
                 counts, _ = part.read()
                 found.append(counts[sorted_rows[low:high] - edge])
         X = sp.vstack(found, format="csr")[np.searchsorted(sorted_rows, rows)]
-        yield X, np.append(0, ends[first:last] - begin)
-        begin = int(ends[last - 1])
-        first = last
+        yield X, ptr[first : last + 1] - ptr[first]
 
 
 def _write(
@@ -475,7 +498,8 @@ def _write(
     """Write counts in the form of the kernels to a file only the owner can read."""
     if X.nnz > MAX_TOKENS:
         raise ValueError(
-            f"a shard may hold at most {MAX_TOKENS} counts; lower rows_per_shard"
+            f"the documents of a user may hold at most {MAX_TOKENS} counts; see whether "
+            "one id stands for many persons"
         )
     if unit_ptr is None:
         unit_ptr = np.arange(X.shape[0] + 1)
@@ -489,8 +513,11 @@ def _write(
 def _packed(path: str, X: sp.csr_array, unit_ptr: np.ndarray) -> tuple[Shard, bytes]:
     """The shard of a file, and its content."""
     X = single_precision(X)
-    integers = [array.astype("<i4").data for array in (X.indices, X.indptr, unit_ptr)]
-    content = b"".join([X.data.astype("<f4").data, *integers])
+    arrays = X.data, X.indices, X.indptr, unit_ptr
+    kinds = "<f4", "<i4", "<i4", "<i4"
+    content = b"".join(
+        array.astype(kind, copy=False).data for array, kind in zip(arrays, kinds)
+    )
     digest = hashlib.sha256(content).hexdigest()
     shard = Shard(path, X.shape[0], X.shape[1], len(unit_ptr) - 1, X.nnz, digest)
     return shard, content

@@ -17,7 +17,7 @@ before they are clipped. ``docs/proofs_document.md`` has the statistics and the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -69,6 +69,9 @@ N_PIECES = 16
 # them by less than the rest (NIPS, BBC, glosses with 20 and 100 topics). 1 - 2**-12: a
 # unit in most rounds of glosses is longer, which takes two more passes over the texts.
 NEARLY = 1 - 2**-11
+# Counts and topic weights of the units that are copied at a time. Copies of all units
+# would double the memory of a fit.
+BLOCK = 1 << 20
 
 
 class Documents:
@@ -156,8 +159,7 @@ class Documents:
             counts = self.unit_counts(units)
             return np.sqrt(counts.multiply(counts) @ squared_weight)
 
-        blocks = row_blocks(self.X.indptr[self.unit_ptr])
-        return np.concatenate([np.zeros(0), *in_threads(measure, blocks, self.n_jobs)])
+        return self._of_each(measure)
 
     def rows_of(self, units: np.ndarray) -> np.ndarray:
         """Rows of the documents of `units`, in order."""
@@ -173,8 +175,18 @@ class Documents:
         self.scale = np.minimum(SCALE_UP, norm / lengths)
 
     def share_of(self, words: np.ndarray) -> np.ndarray:
-        counts = self.unit_counts()
-        return (counts @ words.astype(np.float64)) / np.maximum(counts.sum(axis=1), 1)
+        is_among = words.astype(np.float64)
+
+        def share(units: slice) -> np.ndarray:
+            counts = self.unit_counts(units)
+            return (counts @ is_among) / np.maximum(counts.sum(axis=1), 1)
+
+        return self._of_each(share)
+
+    def _of_each(self, function: Callable[[slice], np.ndarray]) -> np.ndarray:
+        """A number of each unit (n_units,), from blocks of consecutive units."""
+        blocks = row_blocks(self.X.indptr[self.unit_ptr])
+        return np.concatenate([np.zeros(0), *in_threads(function, blocks, self.n_jobs)])
 
     def longest(self) -> float:
         return float(self.lengths(np.ones(self.n_words)).max(initial=0))
@@ -188,24 +200,29 @@ class Documents:
     def sum_words(
         self, units: np.ndarray | None, *, weight: np.ndarray, norm: float, radius: int
     ) -> np.ndarray:
-        X = self.unit_counts()
         threads = n_threads(self.n_jobs)
-        longest = int(np.diff(X.indptr).max(initial=0))
         # the order of integer sums does not matter, nor does the number of threads
         parts = np.zeros((threads, self.n_words), np.int64)
-        _variational.add_word_totals(
-            X.indptr,
-            X.indices,
-            X.data,
-            np.arange(self.n_units) if units is None else units,
-            weight.astype(np.float32),
-            self.scale,
-            norm,
-            radius,
-            parts,
-            np.empty((threads, longest), np.float32),
-            np.empty((threads, longest), np.int32),
-        )
+        chosen = np.arange(self.n_units) if units is None else units
+        blocks: Iterable[tuple[slice, np.ndarray]] = [(slice(None), chosen)]
+        if not self._are_documents:  # the counts of users are copies
+            blocks = self._in_blocks(chosen)
+        for block, of_block in blocks:
+            X = self.unit_counts(block)
+            longest = int(np.diff(X.indptr).max(initial=0))
+            _variational.add_word_totals(
+                X.indptr,
+                X.indices,
+                X.data,
+                of_block,
+                weight.astype(np.float32),
+                self.scale[block],
+                norm,
+                radius,
+                parts,
+                np.empty((threads, longest), np.float32),
+                np.empty((threads, longest), np.int32),
+            )
         total: np.ndarray = parts.sum(axis=0)
         return total
 
@@ -264,9 +281,11 @@ class Documents:
         theta = in_16_bits(theta, self.n_jobs)
         adding = Adding(theta, tables, total, shift, len(units), n_threads(self.n_jobs))
         entries = Entries.of_documents(columns, n_docs)
-        lengths = adding.measure(entries)
         scale = np.empty(len(units), np.float32)
+        # of all pieces, which take more room than short documents
+        lengths = adding.measure(entries)
         _variational.clip_scales(lengths, factor, most, goal, scale)
+        del lengths
         has_several = n_docs > 1
         if has_several.any():
             # `lengths` only bounds units of several documents. The lengths of their
@@ -289,23 +308,47 @@ class Documents:
     def sum_halves(
         self, units: np.ndarray, halves: Halves, upweight: np.ndarray | None = None
     ) -> np.ndarray:
-        # each document becomes two: its words in the first half, and its other words
-        X = self.X
+        total = np.zeros((self.n_words, self.n_components), np.int64)
+        for block, of_block in self._in_blocks(units):
+            both = self._halves(block, halves.first)
+            both.infer(of_block, halves.inference)
+            theta = both.theta[:, : self.n_components]
+            theta /= theta.sum(axis=1, keepdims=True)  # the sums are near 1
+            # nothing is inferred
+            theta[np.diff(both.X.indptr) == 0] = halves.shares
+            draw_near(theta, halves.shares, halves.bound)
+            # the words of one half get the topic weights that the other half infers
+            swapped = both.theta.reshape(-1, 2, both.theta.shape[1])[:, ::-1]
+            both.theta = np.ascontiguousarray(swapped).reshape(both.theta.shape)
+            weights = None if upweight is None else upweight[block]
+            total += both.sum_topics(of_block, halves.tables, weights)
+        return total
+
+    def _halves(self, units: slice, first: np.ndarray) -> Documents:
+        """Units whose documents become two each: words in the mask `first`, and others.
+
+        Topic weights are equal.
+        """
+        ptr = self.unit_ptr[units.start : units.stop + 1]
+        X = self.X[ptr[0] : ptr[-1]]
         rows = np.repeat(np.arange(0, 2 * X.shape[0], 2), np.diff(X.indptr))
-        rows += ~halves.first[X.indices]
+        rows += ~first[X.indices]
         shape = (2 * X.shape[0], self.n_words)
         parts = single_precision(sp.csr_array((X.data, (rows, X.indices)), shape))
-        both = Documents(parts, 2 * self.unit_ptr, self.n_components, self.n_jobs)
-        both.scale = self.scale
-        both.infer(units, halves.inference)
-        theta = both.theta[:, : self.n_components]
-        theta /= theta.sum(axis=1, keepdims=True)  # the sums are near 1
-        theta[np.diff(parts.indptr) == 0] = halves.shares  # nothing is inferred
-        draw_near(theta, halves.shares, halves.bound)
-        # the words of one half get the topic weights that the other half infers
-        swapped = both.theta.reshape(-1, 2, both.theta.shape[1])[:, ::-1]
-        both.theta = np.ascontiguousarray(swapped).reshape(both.theta.shape)
-        return both.sum_topics(units, halves.tables, upweight)
+        both = Documents(parts, 2 * (ptr - ptr[0]), self.n_components, self.n_jobs)
+        both.scale = self.scale[units]
+        return both
+
+    def _in_blocks(self, units: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+        """Blocks of consecutive units, and the members of `units`, from the first on.
+
+        Copies of a block are small. Sums of integers do not depend on the blocks.
+        """
+        # counts, and topic weights
+        numbers = self.X.indptr[self.unit_ptr] + self.theta.shape[1] * self.unit_ptr
+        for block in row_blocks(numbers, BLOCK):
+            begin, end = np.searchsorted(units, (block.start, block.stop))
+            yield block, units[begin:end] - block.start
 
     def _columns(self, rows: np.ndarray) -> sp.csc_array:
         """A copy of the counts of `rows` by column, with one entry for each cell.

@@ -32,6 +32,7 @@ from dplda.document._contributions import Documents
 from dplda.document._dask import Client, DaskEngine
 from dplda.document._private_side import Engine, Halves, RoundInference, RoundTables
 from dplda.leaf._files import explained, nameless, write_all
+from dplda.leaf._threads import n_threads
 
 PLACE = 1 << 16  # bytes; places in a file are multiples
 
@@ -143,13 +144,14 @@ class Lane:
     ) -> Iterator[Documents]:
         """The documents of each shard, one shard after the other."""
         thetas = [None] * len(self.shards) if theta is None else theta
+        threads = n_threads(self.n_jobs)  # asked for once: the system is slow to say
         for i, (shard, of_shard) in enumerate(zip(self.shards, thetas)):
             # Each process checks the files that it reads, and checks them again if they
             # change: kernels rely on these checks.
             _check(self.fit, shard, shard.state())
             counts, unit_ptr = shard.read()
             documents = Documents(
-                counts, unit_ptr, self.n_components, self.n_jobs, of_shard
+                counts, unit_ptr, self.n_components, threads, of_shard
             )
             if scale is not None:
                 documents.scale = scale[i]

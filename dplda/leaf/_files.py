@@ -24,7 +24,8 @@ OWNER_ONLY = stat.S_IRUSR | stat.S_IWUSR
 # less what the umask removes
 PUBLIC = OWNER_ONLY | stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 
-IN_MEMORY = 1 << 24  # bytes, characters, words or counts that any memory holds
+# bytes, characters, words, or numbers of a fit (40 bytes each) that any memory holds
+IN_MEMORY = 1 << 24
 # Of what a larger file may unpack to, over its size: a file may be made to exhaust the
 # memory. Real texts compress by a factor of 3 to 10.
 MAX_EXPANSION = 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable
 from numbers import Integral
 from uuid import UUID
@@ -92,7 +93,7 @@ def number_users(user_ids: ArrayLike | None, n_docs: int) -> np.ndarray | None:
         return np.argsort(np.argsort(first))[place]
     if len(ids) and all(isinstance(i, UUID) for i in ids):
         ids = np.array([str(i) for i in ids], dtype=object)
-    kinds = {type(i) for i in ids}
+    kinds = set(map(type, ids))
     whole = all(issubclass(kind, Integral) and kind is not bool for kind in kinds)
     if not whole and not all(issubclass(kind, str) for kind in kinds):
         found = " and ".join(sorted(kind.__name__ for kind in kinds))
@@ -101,10 +102,9 @@ def number_users(user_ids: ArrayLike | None, n_docs: int) -> np.ndarray | None:
             f"be missing, got values of type {found}; convert all ids to strings, and "
             "leave out rows without an id"
         )
-    number: dict[object, int] = {}
-    users = np.empty(len(ids), np.int64)
-    for row, user in enumerate(ids):
-        users[row] = number.setdefault(user, len(number))
+    number = defaultdict[object, int]()
+    number.default_factory = number.__len__
+    users = np.fromiter(map(number.__getitem__, ids), np.int64, len(ids))
     # all rows without an id would be one user: refuse them
     if len(set(map(canonical_id, number))) < len(number):
         raise ValueError(

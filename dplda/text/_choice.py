@@ -18,6 +18,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda.core._corpus import warn_of_coverage
 from dplda.core._fit_guarantee import AES, SETTINGS, VOCABULARY, make_guarantee, publish
+from dplda.core._fold_in import single_precision
 from dplda.core._private_estimator import PrivateEstimator
 from dplda.core._private_fit import exactly_one, gaussian_noise
 from dplda.core._splitter import Splitter, forms_of
@@ -337,10 +338,10 @@ def counts_of(counted: Counted, vocabulary: Mapping[str, int]) -> sp.csr_matrix:
 
 def counts_or_shards(
     counted: Counted, vocabulary: Mapping[str, int]
-) -> sp.csr_matrix | CountShards:
-    """The same, in shards if there are many; private."""
+) -> sp.csr_array | CountShards:
+    """The same as a fit of topics reads them, in shards if there are many; private."""
     if counted.shards is None:
-        return counts_of(counted, vocabulary)
+        return single_precision(counts_of(counted, vocabulary))
     shards = counted.narrow(vocabulary)
     known = [np.asarray(X.sum(axis=1)).ravel() for X in shards]
     warn_of_coverage(np.concatenate(known), counted.n_tokens)

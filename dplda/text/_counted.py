@@ -31,15 +31,15 @@ from dplda.leaf._files import IN_MEMORY
 from dplda.leaf._messages import Progress, Unnumbered, named
 from dplda.leaf._users import number_users
 
-MOST_TERMS = 1 << 24  # of 150 bytes each
+MOST_TERMS = 1 << 24  # in memory, of 150 bytes each: random strings would fill it
 _DIGITS = b"0123456789"
 
 
 class Counted:
     """Counts of all terms of texts. Private.
 
-    Memory holds up to `IN_MEMORY` counts. More counts are in files, in a folder that
-    only its owner can read. `close` deletes the folder.
+    Memory holds up to `IN_MEMORY` counts and numbers of documents. More counts are in
+    files, in a folder that only its owner can read. `close` deletes the folder.
 
     Parameters
     ----------
@@ -51,6 +51,8 @@ class Counted:
         The user of each document. It is read after the documents.
     progress : Progress or None, default=None
         Says how far the work on the counts is.
+    per_document : int, default=1
+        Numbers that a fit to the counts keeps for each document, such as topic weights.
 
     Attributes
     ----------
@@ -79,6 +81,7 @@ class Counted:
         splitter: Splitter,
         user_ids: ArrayLike | None,
         progress: Progress | None = None,
+        per_document: int = 1,
     ) -> None:
         self._progress = progress or Progress()
         numbers = defaultdict[str, int](
@@ -110,7 +113,8 @@ class Counted:
         self.shards: CountShards | None = None
         self._entries = _joined([])
         try:
-            self._keep(map(entries_of, in_blocks(documents)), user_ids)
+            blocks = map(entries_of, in_blocks(documents))
+            self._keep(blocks, user_ids, per_document)
             self.terms = list(islice(numbers, n_stop, None))
             self._written = np.concatenate(forms)
             self.n_written = len(self._written)
@@ -125,14 +129,19 @@ class Counted:
         if self.users is not None:
             self.n_units = int(self.users.max(initial=-1)) + 1
 
-    def _keep(self, blocks: Iterator[Entries], user_ids: ArrayLike | None) -> None:
-        """Keep entries: in memory, or in shards if they are many."""
+    def _keep(
+        self,
+        blocks: Iterator[Entries],
+        user_ids: ArrayLike | None,
+        per_document: int,
+    ) -> None:
+        """Keep entries: in memory, or in shards if they or the documents are many."""
         held: list[Entries] = []
-        n_entries = 0
+        size = 0
         for block in blocks:
             held.append(block)
-            n_entries += len(block.number)
-            if n_entries > IN_MEMORY:
+            size += len(block.number) + per_document * (len(block.ptr) - 1)
+            if size > IN_MEMORY:
                 rows = map(_matrix, chain(held, blocks))
                 folder = TemporaryDirectory(prefix="dplda-")
                 path = Path(self._files.enter_context(folder), "counts")
@@ -163,24 +172,24 @@ class Counted:
 
     def units(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """The different terms of consecutive units, and where each unit begins."""
-        for (number, _, ptr), users in self._parts("choosing words"):
-            if users is None:
-                for rows in row_blocks(ptr):
-                    own = ptr[rows.start : rows.stop + 1].astype(np.int64)
-                    terms = number[own[0] : own[-1]]
-                    yield terms.astype(np.int64), own - own[0]
-                continue
-            keys = different(np.repeat(users, np.diff(ptr)) << 32 | number)
-            sizes = np.bincount(keys >> 32, minlength=int(users.max(initial=-1)) + 1)
-            yield keys & 0xFFFFFFFF, np.append(0, np.cumsum(sizes))
+        for (terms, _, ptr), users in self._parts("choosing words"):
+            if users is not None:
+                terms, ptr = _of_users(terms, ptr, users)
+            for units in row_blocks(ptr):
+                own = ptr[units.start : units.stop + 1].astype(np.int64)
+                yield terms[own[0] : own[-1]].astype(np.int64), own - own[0]
 
     def matrix(self, vocabulary: Mapping[str, int]) -> sp.csr_matrix:
-        """Counts of the terms of a vocabulary, (n_docs, n_terms)."""
+        """Counts of the terms of a vocabulary, (n_docs, n_terms).
+
+        They take the place of those of all terms, if these are in memory.
+        """
         column = self._column(vocabulary)
         parts = [
             columns_of(entries, column, len(vocabulary))
             for entries, _ in self._parts("counting words")
         ]
+        self._entries = _joined([])
         if self.shards is None:
             return parts[0]
         X = sp.vstack(parts, format="csr")
@@ -213,9 +222,9 @@ class Counted:
         self.shards = narrowed(self.shards, len(vocabulary), columns, self._progress)
         return self.shards
 
-    def _column(self, vocabulary: Mapping[str, int]) -> NDArray[np.int64]:
+    def _column(self, vocabulary: Mapping[str, int]) -> NDArray[np.int32]:
         """The column of each term; -1 stands for a term without one."""
-        return np.array(list(map(vocabulary.get, self.terms, repeat(-1))), np.int64)
+        return np.array(list(map(vocabulary.get, self.terms, repeat(-1))), np.int32)
 
     def copies(self) -> tuple[int, int]:
         """How many texts are duplicates, and how many others differ only in digits."""
@@ -234,6 +243,20 @@ def _joined(blocks: list[Entries]) -> Entries:
     sizes = [np.zeros(1, np.int64), *(np.diff(block.ptr) for block in blocks)]
     ptr = np.cumsum(np.concatenate(sizes))
     return Entries(np.concatenate(numbers), np.concatenate(times), ptr)
+
+
+def _of_users(
+    terms: NDArray[np.int32], ptr: NDArray[np.integer], users: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """The different terms of each user in order, and where each user begins."""
+    keys = np.repeat(users, np.diff(ptr))
+    keys <<= 32  # in place, as all entries are here
+    keys |= terms
+    keys.sort()
+    keys = keys[_is_first(keys)]
+    starts = np.arange(int(users.max(initial=-1)) + 2) << 32
+    # the lower half of a key
+    return keys.astype(np.int32), np.searchsorted(keys, starts)
 
 
 def _matrix(entries: Entries) -> sp.csr_array:
@@ -265,6 +288,11 @@ def _without_digits(text: str) -> int:
 def different(values: NDArray[np.int64]) -> NDArray[np.int64]:
     """The different values in order; faster than np.unique."""
     ordered = np.sort(values)
+    return ordered[_is_first(ordered)]
+
+
+def _is_first(ordered: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether a value differs from the one before it."""
     is_first = np.ones(len(ordered), bool)
-    is_first[1:] = ordered[1:] != ordered[:-1]
-    return ordered[is_first]
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return is_first

@@ -41,7 +41,7 @@ ALLOWED = (
     "a folder of text files (.txt), or .csv, .tsv, .json, .jsonl, .ndjson or .parquet"
 )
 T = TypeVar("T")
-PARQUET_ROWS = 32  # that are read at a time
+PARQUET_ROWS = 32  # in memory at a time, each with a cell as large as all others
 
 
 # of a table: what a row is called, its number, and its cells of the columns asked for
@@ -315,7 +315,8 @@ def _cell(value: object) -> str:
 def _rows_of_csv(
     file: io.TextIOWrapper, path: Path, columns: list[str], separator: str | None
 ) -> Rows:
-    # characters of a cell; the default of the module is 131,072
+    # characters of a cell: a text is whole in memory in any case; the default of the
+    # module is 131,072
     csv.field_size_limit(LARGEST_INTEGER)
     is_tsv = ".tsv" in [suffix.lower() for suffix in path.suffixes]
     usual = "\t" if is_tsv else ","
@@ -394,8 +395,7 @@ def _rows_of_parquet(path: Path, columns: list[str], place: Place) -> Rows:
         groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
         left -= sum(group.total_byte_size for group in groups)
         names = file.schema_arrow.names
-        # a cell may be as large as all that is stored, and stand in many rows: few at a
-        # time
+        # a cell may be as large as all that is stored, and stand in many rows
         batches = file.iter_batches(
             batch_size=PARQUET_ROWS, columns=list(dict.fromkeys(columns))
         )

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import warn_of_coverage
 from dplda.core._fit_guarantee import publish
+from dplda.core._fold_in import LANES, whole
 from dplda.core._joint_guarantee import (
     check_parts,
     costs_of,
@@ -343,6 +344,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                     words.splitter,
                     user_ids,
                     progress,
+                    per_document=whole(model.n_components, LANES),
                 )
             ) as counted,  # private
         ):
