@@ -22,8 +22,8 @@ which they go to files. ``--characters`` makes shorter tickets.
 ``... command --tickets 400000 [--rounds 4] [--users] [--groups] [--fit-only]`` writes
 such tickets to a CSV file, and prints the largest memory and the CPU seconds of ``dplda
 fit``, with fewer rounds than its 80, and of ``dplda transform`` to a file of NumPy. A
-user has five tickets. With ``--groups``, the fit also counts the tickets of 50 wards and
-of 52 weeks. Eight rounds or more end with rounds that test the topics.
+user has five tickets. With ``--groups``, the fit also counts the tickets of 50 wards
+and of 52 weeks. Eight rounds or more end with rounds that test the topics.
 ``--fit-components`` is the number of topics.
 
 A megabyte is a million characters. BBC is repeated 8 or 4 times. A ticket has 200

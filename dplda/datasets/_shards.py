@@ -452,8 +452,8 @@ def _cuts(
 ) -> Iterator[tuple[int, int]]:
     """Where the units of each shard begin and end.
 
-    A shard has at most `size` rows and `MOST_COUNTS` entries, or is one unit. `rows` and
-    `entries` (n_units + 1,) are the numbers before each unit, and of all.
+    A shard has at most `size` rows and `MOST_COUNTS` entries, or is one unit. `rows`
+    and `entries` (n_units + 1,) are the numbers before each unit, and of all.
     """
     entries = entries.astype(np.int64)  # sums of int32 could wrap around
     begin = 0
@@ -498,8 +498,8 @@ def _write(
     """Write counts in the form of the kernels to a file only the owner can read."""
     if X.nnz > MAX_TOKENS:
         raise ValueError(
-            f"the documents of a user may hold at most {MAX_TOKENS} counts; see whether "
-            "one id stands for many persons"
+            f"the documents of a user may hold at most {MAX_TOKENS} counts; see "
+            "whether one id stands for many persons"
         )
     if unit_ptr is None:
         unit_ptr = np.arange(X.shape[0] + 1)
