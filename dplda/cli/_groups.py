@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dplda.cli._options import public_text
 from dplda.leaf._checks import check_integer
 
 
@@ -74,7 +75,7 @@ def groupings(options: argparse.Namespace) -> dict[str, Grouping]:
             raise ValueError(
                 f"--by {column} is given twice: list all groups in one file"
             )
-        lines = path.read_text("utf-8-sig").splitlines()
+        lines = public_text(path).splitlines()
         levels = [line.strip() for line in lines if line.strip()]
         found[column] = Grouping(column, levels, str.strip)
     given = {"month": options.by_month, "week": options.by_week}
