@@ -312,6 +312,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             topic_evidence_=evidence,
             weak_topics_=~shown(evidence),
             _tokens=tokens,
+            _has_answered=False,  # a message of this fit was made
         )
 
     @_fit_context(prefer_skip_nested_validation=True)
