@@ -17,7 +17,15 @@ import pytest
 import dplda
 from dplda.__main__ import main
 from dplda.datasets import load_wordnet_glosses
-from dplda.privacy import BudgetError, Gaussian, Ledger, calibrate, split_epsilon
+from dplda.privacy import (
+    ApproximateDP,
+    BudgetError,
+    Gaussian,
+    Ledger,
+    RandomizedResponseEvent,
+    calibrate,
+    split_epsilon,
+)
 
 ROOT = Path(__file__).parents[1]
 
@@ -169,6 +177,23 @@ def test_a_ledger_says_how_much_one_more_fit_may_cost(capsys, tmp_path):
     with pytest.raises(BudgetError):
         fit(1.01 * one_more)
     fit(0.99 * one_more)
+
+
+@pytest.mark.parametrize(
+    ("delta", "paid"),
+    [(0.0, RandomizedResponseEvent(0.5)), (1e-6, ApproximateDP(0.5, 1e-6))],
+    ids=["without a delta", "whose delta is spent"],
+)
+def test_a_ledger_that_pays_for_no_gaussian_noise_is_shown(
+    capsys, tmp_path, delta, paid
+):
+    path = str(tmp_path / "privacy.sqlite")
+    ledger = Ledger(path, epsilon=3.0, delta=delta)
+    ledger.reserve("reports", "document", paid)
+    assert main(["ledger", "show", path]) == 0
+    said = capsys.readouterr().out
+    assert "one more" not in said
+    assert ledger.receipt in said
 
 
 def test_a_ledger_is_shown(capsys, tmp_path):
