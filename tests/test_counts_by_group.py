@@ -534,6 +534,7 @@ def test_a_file_holds_the_table_and_says_so(table, tmp_path):
         {"by": ["ward\n", "month"]},
         {"counted_as": "x"},
         {"noise_scale": "1"},
+        {"noise_scale": 1e308},  # its square is no float
         {"soft": 1},
         {"most_groups": {"day": 1}},
         {"more": 1},
@@ -548,6 +549,13 @@ def test_a_file_that_contradicts_itself_is_refused(field, table, tmp_path):
     data = pack("dplda-counts", content | field, tables, max_header=2**24)
     (tmp_path / "counts").write_bytes(data)
     with pytest.raises(ValueError, match="not a valid file of counts"):
+        load_counts(tmp_path / "counts")
+
+
+def test_a_file_of_numbers_that_no_page_can_add_up_is_refused(table, tmp_path):
+    huge = {by: np.full_like(counts, 1e308) for by, counts in table.counts.items()}
+    dataclasses.replace(table, counts=huge).save(tmp_path / "counts")
+    with pytest.raises(ValueError, match="at most 1e.100 on either side of 0"):
         load_counts(tmp_path / "counts")
 
 

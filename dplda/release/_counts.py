@@ -43,6 +43,7 @@ _FIELDS = {
     "counted_as",
     "guarantee",
 }
+LARGEST = 1e100  # of the numbers in a file: sums of their squares are floats
 # the one grouping of counts without groups, and its one group
 WITHOUT_GROUPS = MappingProxyType({"all": ("all",)})
 
@@ -489,8 +490,11 @@ def read_counts(data: bytes) -> TopicCounts:
     n_topics = counts[names[0]].shape[-1:]
     for by, table in counts.items():
         fits = table.dtype == np.float64 and table.shape == (len(levels[by]), *n_topics)
-        if not (fits and table.size and np.isfinite(table).all()):
-            raise ValueError("each table must have a finite number for group and topic")
+        if not (fits and table.size and (np.abs(table) <= LARGEST).all()):
+            raise ValueError(
+                "each table must have a number for group and topic, of at most "
+                f"{LARGEST:g} on either side of 0"
+            )
     most = content["most_groups"]
     if not (isinstance(most, dict) and set(most) <= set(levels)):
         raise ValueError("most_groups must be numbers of the groupings")
@@ -498,7 +502,7 @@ def read_counts(data: bytes) -> TopicCounts:
         counts=counts,
         levels=levels,
         noise_scale=check_number(
-            "noise_scale", content["noise_scale"], 0.0, math.inf, closed="left"
+            "noise_scale", content["noise_scale"], 0.0, LARGEST
         ),
         privacy_=read_guarantee(content["guarantee"]),
         counted_as=read_digest(content["counted_as"]),
