@@ -115,8 +115,8 @@ class TopicCounts:
         Parameters
         ----------
         tables : sequence of TopicCounts
-            Tables with the same grouping, model, noise, budget and unit, and with
-            different groups; with one group each if they protect users.
+            Tables with the same grouping, model, noise, budget, unit and relation, and
+            with different groups; with one group each if they protect users.
 
         Returns
         -------
@@ -127,8 +127,8 @@ class TopicCounts:
         Raises
         ------
         TypeError, ValueError
-            If the tables differ in grouping, model, noise, budget or unit, if tables of
-            users have several groups, or if their noise is from given seeds.
+            If the tables differ in grouping, model, noise, budget, unit or relation, if
+            tables of users have several groups, or if their noise is from given seeds.
         """
         if not tables or not all(isinstance(table, cls) for table in tables):
             raise TypeError("tables must be a list of TopicCounts, at least one")
@@ -142,13 +142,14 @@ class TopicCounts:
                 t.noise_scale,
                 t.privacy_.events,
                 t.privacy_.unit,
+                t.privacy_.relation,
             )
             for t in tables
         }
         if others or len(alike) > 1:
             raise ValueError(
                 "the tables must have one grouping, and all the same grouping, model, "
-                "noise, budget and unit"
+                "noise, budget, unit and relation"
             )
         if any(table.privacy_.seeded for table in tables):
             raise ValueError(
