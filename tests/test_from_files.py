@@ -796,6 +796,15 @@ def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path):
     assert (code, "is not a regular file" in error) == (1, True)
 
 
+def test_options_of_counts_without_groups_are_refused(notes, tmp_path, capsys):
+    for option in (["--cross"], ["--counts-share", "0.3"]):
+        code, error = refused(capsys, *notes, *option)
+        assert (code, f"{option[0]} needs groups" in error) == (1, True)
+    assert not (tmp_path / "notes.csv.ledger").exists()
+    plan = ("plan", "--n-docs", "900", "--counts-share", "0.3")
+    assert "--counts-share needs groups" in refused(capsys, *plan)[1]
+
+
 def test_features_are_private_and_in_the_order_of_the_texts(
     fitted, capsys, tmp_path, monkeypatch
 ):

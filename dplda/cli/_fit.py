@@ -241,6 +241,8 @@ def shares(
     from dplda.document._plan import split_counts  # not for options and --help
 
     if not groups:
+        if options.counts_share is not None:
+            raise ValueError("--counts-share needs groups, which are counted")
         return 0.0, options.epsilon
     return split_counts(options.epsilon, _counts_share(options), options.delta)
 

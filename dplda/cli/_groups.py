@@ -92,6 +92,8 @@ def groupings(options: argparse.Namespace) -> dict[str, Grouping]:
         found[name] = Grouping(column, _periods(name, options.periods), group)
     if options.most_periods is not None and not asked:
         raise ValueError("--most-periods needs --by-month or --by-week")
+    if options.cross and not found:
+        raise ValueError("--cross needs groups: --by, --by-month or --by-week")
     return found
 
 
