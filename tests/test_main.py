@@ -1,6 +1,7 @@
 """The command line: its commands, their help and errors, and the example."""
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import dplda
+from dplda import SubLDA, save_release
 from dplda.__main__ import main
 from dplda.datasets import load_wordnet_glosses
 from dplda.privacy import (
@@ -227,6 +229,21 @@ def test_a_command_warns_without_a_line_of_code_and_ends_with_its_reader(
     assert seen == ["UserWarning: why\n", "closed"]
     assert capsys.readouterr().err == ""
     assert warnings.formatwarning is usual
+
+
+def test_an_output_that_does_not_know_a_letter_shows_the_others(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "topics.dplda"
+    model = SubLDA(2, epsilon=4.0, max_iter=2).fit([[2, 0], [0, 3]])
+    save_release(model, path, vocabulary=["łódź", "dom"])
+    out = io.TextIOWrapper(io.BytesIO(), "cp1252")
+    monkeypatch.setattr("sys.stdout", out)
+    assert main(["topics", str(path)]) == 0
+    out.flush()
+    shown = out.buffer.getvalue().decode("cp1252")
+    assert r"\u0142ód\u017a" in shown
+    assert "dom" in shown
 
 
 def test_a_file_that_is_no_ledger_is_one_line_and_exit_code_1(capsys, tmp_path):
