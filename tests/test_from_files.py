@@ -673,9 +673,7 @@ def test_a_service_without_input_and_output_fits(notes, tmp_path, monkeypatch):
     assert (tmp_path / "m").exists()
 
 
-def test_an_error_names_the_public_file_that_cannot_be_decoded(
-    notes, tmp_path, capsys
-):
+def test_an_error_names_the_public_file_that_cannot_be_decoded(notes, tmp_path, capsys):
     path = tmp_path / "list"
     path.write_bytes(b"M\xfcnchen")
     for option in (["--stop-words"], ["--by", "text", "--levels"]):

@@ -231,9 +231,7 @@ def test_a_command_warns_without_a_line_of_code_and_ends_with_its_reader(
     assert warnings.formatwarning is usual
 
 
-def test_an_output_that_does_not_know_a_letter_shows_the_others(
-    tmp_path, monkeypatch
-):
+def test_an_output_that_does_not_know_a_letter_shows_the_others(tmp_path, monkeypatch):
     path = tmp_path / "topics.dplda"
     model = SubLDA(2, epsilon=4.0, max_iter=2).fit([[2, 0], [0, 3]])
     save_release(model, path, vocabulary=["łódź", "dom"])

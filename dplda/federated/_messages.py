@@ -251,17 +251,6 @@ class LocalModel(_Message):
         epsilon = guarantee.epsilon
         if ledger is not None:
             epsilon = max(epsilon, as_ledger(ledger).epsilon_at(guarantee.delta))
-        elif (
-            round_number > 0
-            and epsilon < math.inf
-            and not getattr(model, "_has_answered", False)
-        ):
-            warn_user(
-                "this message states the cost of one fit, epsilon "
-                f"{guarantee.epsilon:.4g}; if {party} has answered earlier rounds with "
-                "other fits, their costs add up: fit all of them with one ledger",
-                PrivacyLeakWarning,
-            )
         message = cls(
             round=round_number,
             vocabulary=vocabulary,
@@ -274,8 +263,15 @@ class LocalModel(_Message):
             evidence=getattr(model, "topic_evidence_", None),
             seeded=guarantee.seeded,
         )
-        if hasattr(model, "refine"):  # answers of later rounds are of the same fit
-            model._has_answered = True
+        # an `IFTMParty` answers many rounds with one fit
+        has_answered = getattr(model, "_note_answer", bool)()
+        if ledger is None and epsilon < math.inf and round_number and not has_answered:
+            warn_user(
+                f"this message states the cost of one fit, epsilon {epsilon:.4g}; if "
+                f"{party} has answered earlier rounds with other fits, their costs add "
+                "up: fit all of them with one ledger",
+                PrivacyLeakWarning,
+            )
         return message
 
 

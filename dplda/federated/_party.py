@@ -136,6 +136,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     """
 
     _tokens: Tokens
+    _has_answered: bool
 
     _attack = "token"
     _promise = Promise(
@@ -362,6 +363,12 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             weak_topics_=~shown(evidence),
         )
         return self
+
+    def _note_answer(self) -> bool:
+        """Note that a message of this fit is made; whether one was made before."""
+        before = self._has_answered
+        self._has_answered = True
+        return before
 
     def _learn(
         self, tokens: Tokens, table: np.ndarray, streams: Streams, sweeps: range

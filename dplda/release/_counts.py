@@ -502,9 +502,7 @@ def read_counts(data: bytes) -> TopicCounts:
     return TopicCounts(
         counts=counts,
         levels=levels,
-        noise_scale=check_number(
-            "noise_scale", content["noise_scale"], 0.0, LARGEST
-        ),
+        noise_scale=check_number("noise_scale", content["noise_scale"], 0.0, LARGEST),
         privacy_=read_guarantee(content["guarantee"]),
         counted_as=read_digest(content["counted_as"]),
         soft=read_flag("soft", content["soft"]),
