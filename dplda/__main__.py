@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import signal
 import sys
@@ -23,6 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Invalid arguments exit with 2. ``ledger check`` returns 1 for what it finds, and 2
     for a file that cannot be read.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # no letter of a word that an output does not know ends a paid command
+        sys.stdout.reconfigure(errors="backslashreplace")
     options = parse(argv)
     usual = warnings.formatwarning
     warnings.formatwarning = _without_line

@@ -630,7 +630,7 @@ def word_totals_are_not_stated(original, events, *, norms, **options):
     "tests/test_audit.py",
 )
 def earlier_calls_are_forgotten(original, events, **options):
-    return original(events, **options | {"earlier": None})
+    return original(events, **options | {"paid_before": None})
 
 
 # ledger

@@ -176,3 +176,16 @@ def test_all_orders_are_there():
     asked = {"fit", "fit_others", "partial_fit", "fit_earlier"}
     assert names == asked | {"clone", "pickle", "fit_together"}
     assert len([*itertools.product(CALLS, repeat=3)]) == 343
+
+
+@pytest.mark.parametrize("name", ["word_vectors", "prior_components"])
+def test_a_card_names_the_public_tables_that_the_first_call_read(name):
+    """Later calls go on with them, whatever a parameter says by then."""
+    tables = {"word_vectors": X[:3].T.toarray(), "prior_components": X[:2].toarray()}
+    given = {name: tables[name] + 1.0}
+    for first, later in [({name: None}, given), (given, {name: None})]:
+        model = SubLDA(2, epsilon=4.0, max_iter=4, **first).partial_fit(X)
+        said = str(model.privacy_)
+        model.set_params(**later).partial_fit(X)
+        for card in (said, str(model.privacy_)):
+            assert (f"{name} is public" in card) == (first is given)

@@ -28,6 +28,7 @@ from dplda import (
 from dplda.__main__ import main
 from dplda.audit._replay import fit_watched
 from dplda.datasets import make_topic_corpus
+from dplda.displays import report
 from dplda.privacy import (
     BudgetError,
     Gaussian,
@@ -534,6 +535,7 @@ def test_a_file_holds_the_table_and_says_so(table, tmp_path):
         {"by": ["ward\n", "month"]},
         {"counted_as": "x"},
         {"noise_scale": "1"},
+        {"noise_scale": 1e308},  # its square is no float
         {"soft": 1},
         {"most_groups": {"day": 1}},
         {"more": 1},
@@ -548,6 +550,13 @@ def test_a_file_that_contradicts_itself_is_refused(field, table, tmp_path):
     data = pack("dplda-counts", content | field, tables, max_header=2**24)
     (tmp_path / "counts").write_bytes(data)
     with pytest.raises(ValueError, match="not a valid file of counts"):
+        load_counts(tmp_path / "counts")
+
+
+def test_a_file_of_numbers_that_no_page_can_add_up_is_refused(table, tmp_path):
+    huge = {by: np.full_like(counts, 1e308) for by, counts in table.counts.items()}
+    dataclasses.replace(table, counts=huge).save(tmp_path / "counts")
+    with pytest.raises(ValueError, match=r"at most 1e.100 on either side of 0"):
         load_counts(tmp_path / "counts")
 
 
@@ -621,6 +630,34 @@ def test_users_pay_for_each_of_the_tables_that_are_joined(model, X, data, tmp_pa
     assert load_counts(tmp_path / "year.dplda").privacy_.epsilon == pytest.approx(
         together, rel=1e-6
     )
+
+
+def test_costs_of_persons_and_of_households_do_not_add_up(X, tmp_path):
+    """Both are users. A household's cost is no part of a person's total."""
+    X = pd.DataFrame(X.toarray(), columns=[f"word{i}" for i in range(V)])
+    persons = pd.Series(np.arange(N_DOCS) // 2, name="person")
+    homes = pd.Series(np.arange(N_DOCS) // 20, name="household")
+    model = SubLDA(2, epsilon=4.0, max_iter=2).fit(X, user_ids=persons)
+    assert "the column 'person' tells users apart" in str(model.privacy_)
+
+    def counted(users, week):
+        return private_topic_counts(
+            model,
+            X,
+            epsilon=1.0,
+            by={"week": [week] * N_DOCS},
+            levels={"week": [week]},
+            user_ids=users,
+        )
+
+    of_persons, of_homes = counted(persons, "a"), counted(homes, "b")
+    save_release(model, tmp_path / "topics.dplda")
+    released = load_release(tmp_path / "topics.dplda")
+    assert "<table" in report(released, counts=[of_persons])
+    with pytest.raises(ValueError, match=r"'person' .*'household' .*one statement"):
+        report(released, counts=[of_homes])
+    with pytest.raises(ValueError, match="budget, unit and relation"):
+        TopicCounts.joined([of_persons, of_homes])
 
 
 def test_texts_without_a_group_are_told_by_grouping(model, X, data):

@@ -137,6 +137,24 @@ def test_a_missing_column_of_parquet_names_those_that_there_are(tmp_path):
         read_texts(path, text_column="note")
 
 
+def test_a_cell_of_parquet_that_python_cannot_hold_is_not_quoted(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    far = arrow.array([2**30], arrow.date32())  # days
+    broken = arrow.StringArray.from_buffers(
+        1, arrow.py_buffer(b"\0\0\0\0\2\0\0\0"), arrow.py_buffer(b"a\xff")
+    )
+    for text, day in [(arrow.array(["a"]), far), (broken, arrow.array(["1"]))]:
+        table = arrow.table({"text": text, "day": day})
+        parquet.write_table(table, path)
+        message = "a.parquet holds cells of text or day that"
+        with pytest.raises(ValueError, match=message) as caught:
+            list(stream_texts(path, other_columns=["day"]).rows)
+        assert "1073741824" not in str(caught.value)
+        assert caught.value.__suppress_context__
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_a_line_for_excel_names_the_separator_and_is_no_part_of_the_table(
     tmp_path, end
@@ -184,10 +202,16 @@ FAULTS = {
         "its first line must name the columns, and has 2; .* --separator",
     ),
     "no column in JSON": (
-        {"a.jsonl": json.dumps({f"c{i}": SECRET for i in range(12)})},
+        {"a.jsonl": json.dumps({"note": SECRET})},
         "",
         {},
-        "no column 'text': the columns are .'c0', 'c1', .*, ....; name columns",
+        "line 1 has no column 'text': the keys of an object name its columns",
+    ),
+    "texts by their ids": (
+        {"a.json": json.dumps({SECRET: "a", "b": "c"})},
+        "",
+        {},
+        "an object has one text; name columns by options",
     ),
     "broken array": ({"a.json": f'[{{"text": "{SECRET}"'}, "", {}, "valid array"),
     "array of texts": ({"a.json": f'["{SECRET}"]'}, "", {}, "object 1 is not a JSON"),
@@ -629,6 +653,35 @@ ledger.begin_release(ledger.reserve("other", "document", Gaussian(2.0)))
     assert [entry.label for entry in Ledger(path).entries()] == ["other"]
 
 
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
+def test_a_terminal_without_an_answer_spends_nothing(notes, capsys, monkeypatch):
+    def ended(text):
+        raise EOFError
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", ended)
+    assert main(notes) == 1
+    assert "Nothing was charged." in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
+def test_a_service_without_input_and_output_fits(notes, tmp_path, monkeypatch):
+    """Python sets closed streams to None."""
+    monkeypatch.setattr("sys.stdin", None)
+    monkeypatch.setattr("sys.stdout", None)
+    assert main(notes) == 0
+    assert (tmp_path / "m").exists()
+
+
+def test_an_error_names_the_public_file_that_cannot_be_decoded(notes, tmp_path, capsys):
+    path = tmp_path / "list"
+    path.write_bytes(b"M\xfcnchen")
+    for option in (["--stop-words"], ["--by", "text", "--levels"]):
+        assert main([*notes, *option, str(path)]) == 1
+        assert "list is not encoded in utf-8" in capsys.readouterr().err
+    assert not (tmp_path / "notes.csv.ledger").exists()
+
+
 def test_scripts_are_not_asked(notes, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", pytest.fail)
@@ -739,6 +792,15 @@ def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path):
         capsys, "fit", tmp_path, "--epsilon", "1", "--out", os.devnull
     )
     assert (code, "is not a regular file" in error) == (1, True)
+
+
+def test_options_of_counts_without_groups_are_refused(notes, tmp_path, capsys):
+    for option in (["--cross"], ["--counts-share", "0.3"]):
+        code, error = refused(capsys, *notes, *option)
+        assert (code, f"{option[0]} needs groups" in error) == (1, True)
+    assert not (tmp_path / "notes.csv.ledger").exists()
+    plan = ("plan", "--n-docs", "900", "--counts-share", "0.3")
+    assert "--counts-share needs groups" in refused(capsys, *plan)[1]
 
 
 def test_features_are_private_and_in_the_order_of_the_texts(

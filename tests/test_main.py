@@ -1,6 +1,7 @@
 """The command line: its commands, their help and errors, and the example."""
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -15,9 +16,18 @@ from pathlib import Path
 import pytest
 
 import dplda
+from dplda import SubLDA, save_release
 from dplda.__main__ import main
 from dplda.datasets import load_wordnet_glosses
-from dplda.privacy import BudgetError, Gaussian, Ledger, calibrate, split_epsilon
+from dplda.privacy import (
+    ApproximateDP,
+    BudgetError,
+    Gaussian,
+    Ledger,
+    RandomizedResponseEvent,
+    calibrate,
+    split_epsilon,
+)
 
 ROOT = Path(__file__).parents[1]
 
@@ -171,6 +181,23 @@ def test_a_ledger_says_how_much_one_more_fit_may_cost(capsys, tmp_path):
     fit(0.99 * one_more)
 
 
+@pytest.mark.parametrize(
+    ("delta", "paid"),
+    [(0.0, RandomizedResponseEvent(0.5)), (1e-6, ApproximateDP(0.5, 1e-6))],
+    ids=["without a delta", "whose delta is spent"],
+)
+def test_a_ledger_that_pays_for_no_gaussian_noise_is_shown(
+    capsys, tmp_path, delta, paid
+):
+    path = str(tmp_path / "privacy.sqlite")
+    ledger = Ledger(path, epsilon=3.0, delta=delta)
+    ledger.reserve("reports", "document", paid)
+    assert main(["ledger", "show", path]) == 0
+    said = capsys.readouterr().out
+    assert "one more" not in said
+    assert ledger.receipt in said
+
+
 def test_a_ledger_is_shown(capsys, tmp_path):
     path = str(tmp_path / "privacy.sqlite")
     ledger = Ledger(path)
@@ -202,6 +229,19 @@ def test_a_command_warns_without_a_line_of_code_and_ends_with_its_reader(
     assert seen == ["UserWarning: why\n", "closed"]
     assert capsys.readouterr().err == ""
     assert warnings.formatwarning is usual
+
+
+def test_an_output_that_does_not_know_a_letter_shows_the_others(tmp_path, monkeypatch):
+    path = tmp_path / "topics.dplda"
+    model = SubLDA(2, epsilon=4.0, max_iter=2).fit([[2, 0], [0, 3]])
+    save_release(model, path, vocabulary=["łódź", "dom"])
+    out = io.TextIOWrapper(io.BytesIO(), "cp1252")
+    monkeypatch.setattr("sys.stdout", out)
+    assert main(["topics", str(path)]) == 0
+    out.flush()
+    shown = out.buffer.getvalue().decode("cp1252")
+    assert r"\u0142ód\u017a" in shown
+    assert "dom" in shown
 
 
 def test_a_file_that_is_no_ledger_is_one_line_and_exit_code_1(capsys, tmp_path):

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -446,6 +447,23 @@ def test_a_lost_fit_is_paid_again_and_stated(corpus):
     ):
         answer(forgetful := private(None), X, request(1, 3))
     assert not hasattr(forgetful, "components_")
+
+
+def test_a_party_that_is_fitted_again_between_rounds_is_told_that_costs_add_up(corpus):
+    """Its first answer was of another fit, which a message cannot state."""
+    X = corpus[:60]
+    party = private(None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyLeakWarning)
+        for number in range(2):
+            answer(party, X, request(number, 3 * number))
+    other = clone(party).fit(X)
+    for again in (party.fit(X), other):
+        with pytest.warns(PrivacyLeakWarning, match="the cost of one fit"):
+            answer(again, X, request(2, 3))
+        with warnings.catch_warnings():  # once, in a pickle, too
+            warnings.simplefilter("error", PrivacyLeakWarning)
+            answer(pickle.loads(pickle.dumps(again)), X, request(3, 3))
 
 
 def test_a_request_that_is_refused_costs_nothing(corpus):

@@ -13,10 +13,10 @@ from collections import defaultdict
 import numpy as np
 import pandas as pd
 import pytest
-from estimators import CASES, LITERAL, LOCAL, ONLINE, PACKAGES, PRIVATE, each
+from estimators import CASES, LITERAL, LOCAL, MODELS, ONLINE, PACKAGES, PRIVATE, each
 from sklearn.base import clone
 
-from dplda import SubLDA
+from dplda import OLPLDA, RandomizedResponse, SubLDA
 from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
 from dplda.privacy.mechanisms import Recorder, record
 
@@ -279,7 +279,7 @@ def test_scores_without_privacy_need_nothing(corpus):
     )
 
 
-@each([*(case for case in PRIVATE if case.room in ("document", "word")), *LOCAL])
+@each([*PRIVATE, *LOCAL])
 def test_a_fit_that_is_refused_leaves_the_words_of_the_model_before(estimator, corpus):
     """Also if it is refused because of what it has read."""
     X = pd.DataFrame(corpus.toarray()).add_prefix("a")
@@ -301,7 +301,7 @@ class Broken(Recorder):
         raise MemoryError
 
 
-@each(case for case in PRIVATE if case.room in ("document", "word"))
+@each([*PRIVATE, *LOCAL])
 def test_a_fit_that_releases_nothing_leaves_the_words_of_the_model_before(
     estimator, corpus
 ):
@@ -313,3 +313,32 @@ def test_a_fit_that_releases_nothing_leaves_the_words_of_the_model_before(
         model.fit(other)
     assert [*model.feature_names_in_] == [*X.columns]
     assert model.n_features_in_ == model.components_.shape[1] == X.shape[1]
+
+
+@pytest.mark.parametrize("estimator", [RandomizedResponse(epsilon=8.0), OLPLDA(2)])
+def test_a_budget_that_is_refused_leaves_the_words_that_were_known(estimator, corpus):
+    fit = getattr(estimator, "fit_prior", estimator.fit)
+    X = pd.DataFrame(corpus.toarray()).add_prefix("a")
+    estimator.set_params(epsilon=8.0)
+    fit(X)
+    with pytest.raises(ValueError, match="epsilon"):
+        estimator.set_params(epsilon=1e-9) and fit(X.add_prefix("b").iloc[:, 1:])
+    assert [*estimator.feature_names_in_] == [*X.columns]
+    assert estimator.n_features_in_ == X.shape[1]
+
+
+@each([case for case in MODELS if case.unit is None])
+def test_a_fit_without_privacy_that_ends_leaves_the_words_of_the_model_before(
+    estimator, corpus, monkeypatch
+):
+    def ended(*_, **__):
+        raise KeyboardInterrupt
+
+    X = pd.DataFrame(corpus.toarray()).add_prefix("a")
+    model = clone(estimator).fit(X)
+    with monkeypatch.context() as patch:
+        patch.setattr("dplda.privacy._streams.Streams.reader", ended)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X.add_prefix("b").iloc[:, 1:])
+    assert [*model.feature_names_in_] == [*X.columns]
+    assert model.n_features_in_ == X.shape[1]

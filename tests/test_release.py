@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import math
+import os
 import pickle
 import warnings
 
@@ -727,3 +728,10 @@ def test_a_release_has_the_noisy_number_of_units(tmp_path):
         assert "were read" in load_release(path)._repr_mimebundle_()["text/html"]
     exact = SubLDA(3, epsilon=np.inf, max_iter=2, random_state=0).fit(X)
     assert exact.n_units_.tolist() == [1000, 0]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a device without an end")
+def test_a_device_is_not_read_without_an_end(monkeypatch):
+    monkeypatch.setattr("dplda.release._container.MAX_BYTES", 1000)
+    with pytest.raises(ValueError, match="it has more than 1000 bytes"):
+        load_release("/dev/zero")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +98,10 @@ def open_ledger(options: argparse.Namespace) -> dplda.privacy.Ledger:
 
 def is_agreed(options: argparse.Namespace, question: str) -> bool:
     """Ask on a terminal before a budget is spent."""
-    if options.yes or not sys.stdin.isatty():
+    if options.yes or sys.stdin is None or not sys.stdin.isatty():
         return True
-    answer = input(f"{question} [y/N] ").strip().lower()
-    if answer in ("y", "yes"):
-        return True
+    with suppress(EOFError):  # no answer
+        if input(f"{question} [y/N] ").strip().lower() in ("y", "yes"):
+            return True
     say(NOTHING)
     return False

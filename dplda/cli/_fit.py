@@ -37,6 +37,7 @@ from dplda.cli._options import (
     check_output,
     is_shown,
     kept,
+    public_text,
     save_words,
     say,
     show_card,
@@ -240,6 +241,8 @@ def shares(
     from dplda.document._plan import split_counts  # not for options and --help
 
     if not groups:
+        if options.counts_share is not None:
+            raise ValueError("--counts-share needs groups, which are counted")
         return 0.0, options.epsilon
     return split_counts(options.epsilon, _counts_share(options), options.delta)
 
@@ -363,7 +366,8 @@ def _show(
     if options.report is not None:
         model.report(options.report, counts=counts)
         say(f"Page: {options.report}. It may be published.")
-    sys.stdout.flush()  # a reader that has ended is noticed here
+    if sys.stdout is not None:  # closed
+        sys.stdout.flush()  # a reader that has ended is noticed here
 
 
 def _stop_words(options: argparse.Namespace) -> list[str] | str:
@@ -372,7 +376,7 @@ def _stop_words(options: argparse.Namespace) -> list[str] | str:
 
     if options.stop_words is None:
         return "auto"
-    own = options.stop_words.read_text("utf-8-sig").split()
+    own = public_text(options.stop_words).split()
     return sorted({*language_words(options.language)[1], *own})
 
 

@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dplda.cli._options import public_text
 from dplda.leaf._checks import check_integer
 
 
@@ -74,7 +75,7 @@ def groupings(options: argparse.Namespace) -> dict[str, Grouping]:
             raise ValueError(
                 f"--by {column} is given twice: list all groups in one file"
             )
-        lines = path.read_text("utf-8-sig").splitlines()
+        lines = public_text(path).splitlines()
         levels = [line.strip() for line in lines if line.strip()]
         found[column] = Grouping(column, levels, str.strip)
     given = {"month": options.by_month, "week": options.by_week}
@@ -91,6 +92,8 @@ def groupings(options: argparse.Namespace) -> dict[str, Grouping]:
         found[name] = Grouping(column, _periods(name, options.periods), group)
     if options.most_periods is not None and not asked:
         raise ValueError("--most-periods needs --by-month or --by-week")
+    if options.cross and not found:
+        raise ValueError("--cross needs groups: --by, --by-month or --by-week")
     return found
 
 

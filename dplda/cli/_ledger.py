@@ -187,7 +187,7 @@ def _show(options: argparse.Namespace) -> None:
 def _of_one_more(ledger: dplda.privacy.Ledger) -> float:
     """Epsilon of one more fit of Gaussian noise that the budget pays for.
 
-    0 if it is not known, or if it is `Ledger.remaining`.
+    0 if it is not known, or not above `Ledger.remaining`.
     """
     counted = [entry for entry in ledger.entries() if entry.counts]
     in_parts = any(entry.part for entry in counted)
@@ -195,10 +195,14 @@ def _of_one_more(ledger: dplda.privacy.Ledger) -> float:
     if in_parts or not (is_planned and counted and ledger.remaining):
         return 0.0
     events = [event for entry in counted for event in entry.events]
-    multiplier = dplda.privacy.calibrate(
-        lambda m: [*events, dplda.privacy.Gaussian(m)],
-        epsilon=ledger.epsilon,
-        delta=ledger.delta,
-        total_variation=math.fsum(entry.total_variation for entry in counted),
-    )
-    return dplda.privacy.epsilon_of(dplda.privacy.Gaussian(multiplier), ledger.delta)
+    try:
+        multiplier = dplda.privacy.calibrate(
+            lambda m: [*events, dplda.privacy.Gaussian(m)],
+            epsilon=ledger.epsilon,
+            delta=ledger.delta,
+            total_variation=math.fsum(entry.total_variation for entry in counted),
+        )
+    except ValueError:  # no delta is left for it
+        return 0.0
+    alone = dplda.privacy.epsilon_of(dplda.privacy.Gaussian(multiplier), ledger.delta)
+    return alone if alone > ledger.remaining else 0.0

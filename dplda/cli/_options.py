@@ -119,6 +119,16 @@ def stream_of(
     return found
 
 
+def public_text(path: Path) -> str:
+    """The content of a public file."""
+    try:
+        return path.read_text("utf-8-sig")
+    except UnicodeError:
+        raise ValueError(
+            f"{path} is not encoded in utf-8; write it in this encoding"
+        ) from None
+
+
 def check_output(path: Path, *inputs: Path | None, is_new: bool = False) -> None:
     """Refuse early a file that cannot be written at the end, or that holds an input."""
     if is_new and path.is_file():
@@ -308,7 +318,7 @@ def _report(options: argparse.Namespace) -> None:
 def _names_in(path: Path) -> dict[int, str]:
     """Names of topics by their rows, of a file with both in each line."""
     names = {}
-    for number, line in enumerate(path.read_text("utf-8-sig").splitlines(), start=1):
+    for number, line in enumerate(public_text(path).splitlines(), start=1):
         row, _, name = line.partition(",")
         if not line.strip():
             continue

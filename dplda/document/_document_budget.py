@@ -17,7 +17,7 @@ import numpy as np
 from dplda.core._fit_guarantee import make_guarantee
 from dplda.core._private_fit import Noise
 from dplda.core._signal import FEWEST_WITH_TEST
-from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT
+from dplda.leaf._users import ROWS_OF_A_UNIT, relation_of
 from dplda.privacy import (
     Gaussian,
     Guarantee,
@@ -27,6 +27,7 @@ from dplda.privacy import (
     calibrate,
     epsilon_of,
 )
+from dplda.privacy._charge import Charge
 from dplda.privacy._curator import SPARE, sampled
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import (
@@ -342,6 +343,7 @@ def document_guarantee(
     norms: Sequence[float],
     mechanism: str,
     assumptions: tuple[str, ...],
+    charge: Charge,
     **stated: Any,
 ) -> Guarantee:
     """The guarantee of this call and of the calls that `paid_before` covers.
@@ -370,7 +372,8 @@ def document_guarantee(
         events,
         paid_before=paid_before,
         unit=unit,
-        relation=RELATIONS[unit],
+        charge=charge,
+        relation=relation_of(charge.unit),
         mechanism=mechanism,
         sensitivity=sensitivity,
         noise_scale=tuple(scales),

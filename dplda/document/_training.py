@@ -497,10 +497,12 @@ class Training:
         terms = self.sums.promise(charge.events, model.delta)
         assumptions: tuple[str, ...] = (DISTINCT,)
         provenance: tuple[tuple[str, str], ...] = UNKNOWN_WORDS
-        if model.prior_components is not None:
+        # later calls go on with the public tables of the first, whose card stays
+        is_first = self.so_far is None
+        if is_first and model.prior_components is not None:
             assumptions += (PUBLIC_START,)
             provenance += (("public prior", BY_CALLER),)
-        if model.word_vectors is not None:
+        if is_first and model.word_vectors is not None:
             assumptions += (PUBLIC_VECTORS,)
             provenance += (("word vectors", BY_CALLER),)
         if self.earlier_cost is not None and self.unit == "document":

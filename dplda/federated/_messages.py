@@ -226,7 +226,8 @@ class LocalModel(_Message):
         -----
         PrivacyLeakWarning
             If the model has no guarantee, or drew its noise from a given seed, or if a
-            message of a later round states one fit, because no ledger is given.
+            message of a later round states one fit, because no ledger is given, and
+            this fit of an `IFTMParty` has answered no round before.
 
         Notes
         -----
@@ -250,14 +251,7 @@ class LocalModel(_Message):
         epsilon = guarantee.epsilon
         if ledger is not None:
             epsilon = max(epsilon, as_ledger(ledger).epsilon_at(guarantee.delta))
-        elif round_number > 0 and not hasattr(model, "refine"):
-            warn_user(
-                "this message states the cost of one fit, epsilon "
-                f"{guarantee.epsilon:.4g}; if {party} has answered earlier rounds with "
-                "other fits, their costs add up: fit all of them with one ledger",
-                PrivacyLeakWarning,
-            )
-        return cls(
+        message = cls(
             round=round_number,
             vocabulary=vocabulary,
             table=(components / totals).astype(np.float32),
@@ -269,6 +263,16 @@ class LocalModel(_Message):
             evidence=getattr(model, "topic_evidence_", None),
             seeded=guarantee.seeded,
         )
+        # an `IFTMParty` answers many rounds with one fit
+        has_answered = getattr(model, "_note_answer", bool)()
+        if ledger is None and epsilon < math.inf and round_number and not has_answered:
+            warn_user(
+                f"this message states the cost of one fit, epsilon {epsilon:.4g}; if "
+                f"{party} has answered earlier rounds with other fits, their costs add "
+                "up: fit all of them with one ledger",
+                PrivacyLeakWarning,
+            )
+        return message
 
 
 def vocabulary_hash(words: Sequence[str]) -> str:

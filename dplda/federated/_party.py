@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
 from functools import partial
@@ -13,7 +14,13 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import Corpus, check_counts, check_topics, keep_at_most
+from dplda.core._corpus import (
+    Corpus,
+    check_counts,
+    check_topics,
+    keep_at_most,
+    take_columns,
+)
 from dplda.core._fit_guarantee import DISTINCT, make_guarantee, publish
 from dplda.core._private_estimator import (
     BIT_EPSILON,
@@ -127,6 +134,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     """
 
     _tokens: Tokens
+    _has_answered: bool
 
     _attack = "token"
     _promise = Promise(
@@ -203,6 +211,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         # of one coordinate
         events = (NonPrivate(),) if bits is None else bits.events(1, 1)
         plan = [(NOISY_TOKENS, event) for event in events]  # public
+        checked = copy.copy(self)  # gets the columns of X; `self`, with the tokens
         # parties of one process have different documents: their budgets do not add up
         with Charge(
             plan,
@@ -211,7 +220,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             ledger=self.ledger,
             seeded=streams.seeded,
         ) as charge:
-            counts = check_counts(self, X, reset=True)  # private
+            counts = check_counts(checked, X, reset=True)  # private
             # in the order of the columns, one changed word would move the tokens of
             # other words
             rows = Corpus.from_counts(counts).shuffled(streams, 0)  # private
@@ -239,6 +248,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             table = tokens.word_weights() * table
             # whatever ends the sweeps, `refine` can go on from these
             untested = np.full(len(table), np.nan)
+            take_columns(self, checked)
             self._publish(guarantee, table, 0, tokens, untested)
             n_split = 0
             if documents is not None:
@@ -310,6 +320,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             topic_evidence_=evidence,
             weak_topics_=~shown(evidence),
             _tokens=tokens,
+            _has_answered=False,  # a message of this fit was made
         )
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -350,6 +361,12 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             weak_topics_=~shown(evidence),
         )
         return self
+
+    def _note_answer(self) -> bool:
+        """Note that a message of this fit is made; whether one was made before."""
+        before = self._has_answered
+        self._has_answered = True
+        return before
 
     def _learn(
         self, tokens: Tokens, table: np.ndarray, streams: Streams, sweeps: range

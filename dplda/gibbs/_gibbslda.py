@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable
 
@@ -9,7 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import BLOCK, Corpus, Matrix, check_counts, row_blocks
+from dplda.core._corpus import (
+    BLOCK,
+    Corpus,
+    Matrix,
+    check_counts,
+    row_blocks,
+    take_columns,
+)
 from dplda.core._fit_guarantee import no_guarantee, publish
 from dplda.core._fold_in import pad
 from dplda.gibbs._frozen_table import (
@@ -134,7 +142,8 @@ class GibbsLDA(BaseLDA):
         self : object
             Fitted estimator.
         """
-        corpus = Corpus.from_counts(check_counts(self, X, reset=True))
+        checked = copy.copy(self)
+        corpus = Corpus.from_counts(check_counts(checked, X, reset=True))
         n_sweeps = int(self.max_iter)
         counts = average_counts(
             corpus,
@@ -148,6 +157,7 @@ class GibbsLDA(BaseLDA):
             n_jobs=self.n_jobs,
         )
         components = counts.T + float(self.topic_word_prior)
+        take_columns(self, checked)
         publish(self, NO_GUARANTEE, components_=components, n_iter_=n_sweeps)
         return self
 

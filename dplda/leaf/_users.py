@@ -59,6 +59,16 @@ def charged_unit(user_ids: object, unit: str | None = None) -> str:
     return unit
 
 
+def relation_of(charged: str) -> str:
+    """How neighbors differ in one unit of a charge, in words.
+
+    Guarantees with another relation do not add up.
+    """
+    unit, _, column = charged.partition(" by ")
+    names = f"; the column {column} tells users apart" if column else ""
+    return RELATIONS[unit] + names
+
+
 def column_name(user_ids: object) -> str:
     """The name of a column of ids, or its number in a table without names; or empty."""
     name = getattr(user_ids, "name", None)

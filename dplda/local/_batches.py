@@ -90,22 +90,21 @@ Batches = TypeVar("Batches", State, OnlineState)
 
 def reports_of(
     model: Model, X: Matrix, state: State | None = None, n_earlier: int = 0
-) -> tuple[RandomizedResponse, sp.csr_array]:
+) -> tuple[RandomizedResponse, sp.csr_array, Model]:
     """The clients' fitted randomizer, and reports: given, or made from documents.
 
     The call continues with `state`. `n_earlier` is above 0 after earlier reports, and
-    differs between calls.
+    differs between calls. Also returns a copy of the model that has the columns of `X`.
     """
     if state is not None:
         _check_n_components(model, state)
     check = _check_reports if model.randomized else check_counts
 
+    checked = copy.copy(model)
+
     # private, unless X holds reports
     def read() -> sp.csr_array:
-        checked = copy.copy(model)
-        reports = check(checked, X, reset=state is None)
-        take_columns(model, checked)
-        return reports
+        return check(checked, X, reset=state is None)
 
     # the size of the vocabulary is public: it enters the cost before X is read
     if state is not None:
@@ -124,13 +123,13 @@ def reports_of(
             "to start from scratch"
         )
     if model.randomized:
-        return client, read()  # public
+        return client, read(), checked  # public
     # The release. A document is one row, and its report depends on this row and on its
     # own coins only. Replacing the document changes at most 2 * max_doc_words bits of
     # that row; `client.privacy_` charges them. The ledger is charged before `read` sees
     # a document.
     reports = client._report(read, client.ledger)  # public
-    return client, reports
+    return client, reports, checked
 
 
 def client_of(model: Model, n_words: int, seed: object) -> RandomizedResponse:
@@ -271,6 +270,7 @@ def tested(
 
 def publish_topics(
     model: Model,
+    checked: Model,
     client: RandomizedResponse,
     state: State,
     paid_before: Guarantee | None,
@@ -278,6 +278,8 @@ def publish_topics(
     **attributes: object,
 ) -> None:
     """Set the fitted attributes, with the guarantee of one report.
+
+    `checked` has the columns of the reports.
 
     The guarantee does not depend on the number of documents, because each document
     appears in one call only.
@@ -290,6 +292,7 @@ def publish_topics(
     if paid_before is not None:
         seeded = seeded or paid_before.seeded
         assumptions += tuple(a for a in paid_before.assumptions if a not in assumptions)
+    take_columns(model, checked)
     publish(
         model,
         dataclasses.replace(clients, assumptions=assumptions, seeded=seeded),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from numbers import Integral, Real
 
@@ -197,9 +198,9 @@ class LPLDA(PrivateEstimator, BaseLDA):
         LowSignalWarning
             If fewer than half of the topics are shown to be more than noise.
         """
-        client, reports = reports_of(self, X)  # public
+        client, reports, checked = reports_of(self, X)  # public
         state = flat_topics(self, reports.shape[1])
-        return self._learn(client, reports, state, None)
+        return self._learn(checked, client, reports, state, None)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Matrix, y: object = None) -> LPLDA:
@@ -231,11 +232,12 @@ class LPLDA(PrivateEstimator, BaseLDA):
             return self.fit(X)
         state = self._state  # public
         paid_before = self.privacy_
-        client, reports = reports_of(self, X, state, state.n_iter)  # public
-        return self._learn(client, reports, state, paid_before)
+        client, reports, checked = reports_of(self, X, state, state.n_iter)  # public
+        return self._learn(checked, client, reports, state, paid_before)
 
     def _learn(
         self,
+        checked: LPLDA,
         client: RandomizedResponse,
         reports: sp.csr_array,
         state: State,
@@ -255,7 +257,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
         after = sample_topics(
             self, state, reports, estimate, flip, streams, sweeps, start
         )
-        publish_topics(self, client, after, paid_before)
+        publish_topics(self, checked, client, after, paid_before)
         return self
 
 
@@ -407,10 +409,11 @@ class OLPLDA(PrivateEstimator, BaseLDA):
             If fewer than half of the topics are shown to be more than noise.
         """
         state = getattr(self, "_public", None)
-        client, reports = reports_of(self, X, state)  # public
+        client, reports, checked = reports_of(self, X, state)  # public
         if state is None:
             state = self._flat(reports.shape[1])
-        return self._learn(client, reports, int(self.batch_size), state, None)
+        size = int(self.batch_size)
+        return self._learn(checked, client, reports, size, state, None)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Matrix, y: object = None) -> OLPLDA:
@@ -439,10 +442,11 @@ class OLPLDA(PrivateEstimator, BaseLDA):
         if state is not None and state.n_batches:
             paid_before = self.privacy_
             number = state.n_iter if self.correlation == 1 else state.n_batches
-        client, reports = reports_of(self, X, state, number)  # public
+        client, reports, checked = reports_of(self, X, state, number)  # public
         if state is None:
             state = self._flat(reports.shape[1])
-        return self._learn(client, reports, reports.shape[0], state, paid_before)
+        size = reports.shape[0]
+        return self._learn(checked, client, reports, size, state, paid_before)
 
     def _flat(self, n_words: int) -> OnlineState:
         flat = flat_topics(self, n_words)
@@ -450,6 +454,7 @@ class OLPLDA(PrivateEstimator, BaseLDA):
 
     def _learn(
         self,
+        checked: OLPLDA,
         client: RandomizedResponse,
         reports: sp.csr_array,
         batch_size: int,
@@ -479,7 +484,7 @@ class OLPLDA(PrivateEstimator, BaseLDA):
             state = dataclasses.replace(
                 after, expected=0.5 * (mean + estimate), n_docs=n_docs
             )
-        self._publish(client, state, paid_before)
+        self._publish(checked, client, state, paid_before)
         return self
 
     def _weight_of_mean(self, n_docs: int, flip: float) -> float:
@@ -499,13 +504,16 @@ class OLPLDA(PrivateEstimator, BaseLDA):
 
     def _publish(
         self,
+        checked: OLPLDA,
         client: RandomizedResponse,
         state: OnlineState,
         paid_before: Guarantee | None,
         **attributes: object,
     ) -> None:
         assumptions = (PUBLIC_PRIOR,) if state.has_public else ()
-        publish_topics(self, client, state, paid_before, assumptions, **attributes)
+        publish_topics(
+            self, checked, client, state, paid_before, assumptions, **attributes
+        )
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_prior(self, X_public: Matrix, y: object = None) -> OLPLDA:
@@ -533,9 +541,10 @@ class OLPLDA(PrivateEstimator, BaseLDA):
         **Privacy.** These documents are not protected. The fitted attributes state the
         guarantee of the batches that follow.
         """
-        X = check_counts(self, X_public, reset=True)  # public
+        checked = copy.copy(self)
+        X = check_counts(checked, X_public, reset=True)  # public
         n_words = X.shape[1]
         client = client_of(self, n_words, None)
         state = topics_of_public(self, self._flat(n_words), X)
-        self._publish(client, state, None, _public=state)
+        self._publish(checked, client, state, None, _public=state)
         return self

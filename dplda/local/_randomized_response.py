@@ -5,6 +5,7 @@ This module imports nothing of the server. docs/proofs_local.md has the proofs.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -16,7 +17,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dplda.core._corpus import Matrix, check_counts, keep_at_most
+from dplda.core._corpus import Matrix, check_counts, keep_at_most, take_columns
 from dplda.core._fit_guarantee import COLUMNS, make_guarantee, publish
 from dplda.core._private_estimator import (
     BIT_EPSILON,
@@ -183,7 +184,8 @@ class RandomizedResponse(
         )
         if self.epsilon is not None:
             warn_if_nominal(self.epsilon)
-        n_words = check_counts(self, X, reset=True).shape[1]  # public
+        checked = copy.copy(self)
+        n_words = check_counts(checked, X, reset=True).shape[1]  # public
         max_ones = n_words
         if self.max_doc_words is not None:
             max_ones = min(int(self.max_doc_words), n_words)
@@ -213,6 +215,7 @@ class RandomizedResponse(
             noise_scale=None,
             seeded=self.random_state is not None,
         )
+        take_columns(self, checked)
         publish(
             self,
             guarantee,

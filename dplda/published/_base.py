@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from numbers import Real
@@ -12,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import Corpus, Matrix, check_counts
+from dplda.core._corpus import Corpus, Matrix, check_counts, take_columns
 from dplda.core._fit_guarantee import no_guarantee, publish
 from dplda.core._private_estimator import Interval
 from dplda.leaf._compat import Options, _fit_context
@@ -87,8 +88,10 @@ class PublishedLDA(BaseLDA):
         PrivacyLeakWarning
             If the model draws noise. The warning names the errors of the paper.
         """
-        X = check_counts(self, X, reset=True)  # private
+        checked = copy.copy(self)
+        X = check_counts(checked, X, reset=True)  # private
         self._train(X, Streams.from_random_state(self.random_state))  # secret
+        take_columns(self, checked)
         return self
 
     def _train(self, X: sp.csr_array, streams: Streams) -> None:

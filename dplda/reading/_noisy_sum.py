@@ -22,7 +22,7 @@ from dplda.core._private_fit import (
     warn_if_seeded,
 )
 from dplda.leaf._checks import check_delta, check_number
-from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT, charged_unit
+from dplda.leaf._users import ROWS_OF_A_UNIT, charged_unit, relation_of
 from dplda.privacy import Guarantee, Ledger
 from dplda.privacy._charge import Charge, budget_of
 from dplda.privacy._curator import Curator
@@ -118,7 +118,7 @@ def guarantee_of_sum(
         charge=charge,
         delta=delta,
         unit=unit,
-        relation=RELATIONS[unit],
+        relation=relation_of(charge.unit),
         mechanism=f"{label}, {noise}",
         sensitivity=norm,
         noise_scale=mechanism.scale * norm / mechanism.radius,

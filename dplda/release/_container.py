@@ -46,10 +46,14 @@ def load(
     ValueError if `read` refuses it.
     """
     path = Path(path)
-    if path.stat().st_size > MAX_BYTES:
+    with path.open("rb") as file:
+        # a device has no size, and may never end
+        is_too_large = os.fstat(file.fileno()).st_size > MAX_BYTES
+        data = b"" if is_too_large else file.read(MAX_BYTES + 1)
+    if is_too_large or len(data) > MAX_BYTES:
         raise ValueError(f"{path} is not read: it has more than {MAX_BYTES} bytes")
     try:
-        return read(path.read_bytes())
+        return read(data)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"{path} is not a valid {noun}: {error}; ask its author for it again"

@@ -43,6 +43,7 @@ _FIELDS = {
     "counted_as",
     "guarantee",
 }
+LARGEST = 1e100  # of the numbers in a file: sums of their squares are floats
 # the one grouping of counts without groups, and its one group
 WITHOUT_GROUPS = MappingProxyType({"all": ("all",)})
 
@@ -114,8 +115,8 @@ class TopicCounts:
         Parameters
         ----------
         tables : sequence of TopicCounts
-            Tables with the same grouping, model, noise, budget and unit, and with
-            different groups; with one group each if they protect users.
+            Tables with the same grouping, model, noise, budget, unit and relation, and
+            with different groups; with one group each if they protect users.
 
         Returns
         -------
@@ -126,8 +127,8 @@ class TopicCounts:
         Raises
         ------
         TypeError, ValueError
-            If the tables differ in grouping, model, noise, budget or unit, if tables of
-            users have several groups, or if their noise is from given seeds.
+            If the tables differ in grouping, model, noise, budget, unit or relation, if
+            tables of users have several groups, or if their noise is from given seeds.
         """
         if not tables or not all(isinstance(table, cls) for table in tables):
             raise TypeError("tables must be a list of TopicCounts, at least one")
@@ -141,13 +142,14 @@ class TopicCounts:
                 t.noise_scale,
                 t.privacy_.events,
                 t.privacy_.unit,
+                t.privacy_.relation,
             )
             for t in tables
         }
         if others or len(alike) > 1:
             raise ValueError(
                 "the tables must have one grouping, and all the same grouping, model, "
-                "noise, budget and unit"
+                "noise, budget, unit and relation"
             )
         if any(table.privacy_.seeded for table in tables):
             raise ValueError(
@@ -489,17 +491,18 @@ def read_counts(data: bytes) -> TopicCounts:
     n_topics = counts[names[0]].shape[-1:]
     for by, table in counts.items():
         fits = table.dtype == np.float64 and table.shape == (len(levels[by]), *n_topics)
-        if not (fits and table.size and np.isfinite(table).all()):
-            raise ValueError("each table must have a finite number for group and topic")
+        if not (fits and table.size and (np.abs(table) <= LARGEST).all()):
+            raise ValueError(
+                "each table must have a number for group and topic, of at most "
+                f"{LARGEST:g} on either side of 0"
+            )
     most = content["most_groups"]
     if not (isinstance(most, dict) and set(most) <= set(levels)):
         raise ValueError("most_groups must be numbers of the groupings")
     return TopicCounts(
         counts=counts,
         levels=levels,
-        noise_scale=check_number(
-            "noise_scale", content["noise_scale"], 0.0, math.inf, closed="left"
-        ),
+        noise_scale=check_number("noise_scale", content["noise_scale"], 0.0, LARGEST),
         privacy_=read_guarantee(content["guarantee"]),
         counted_as=read_digest(content["counted_as"]),
         soft=read_flag("soft", content["soft"]),

@@ -102,7 +102,7 @@ def _check_table(model: BaseLDA, table: object) -> None:
         raise ValueError(
             f"the topics protect one {of_topics.unit} ({of_topics.relation}), and the "
             f"counts one {of_table.unit} ({of_table.relation}): a page has one "
-            "statement; give the same user_ids to both"
+            "statement; give the same user_ids to both, as columns of one name"
         )
 
 

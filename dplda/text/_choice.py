@@ -27,7 +27,7 @@ from dplda.datasets import CountShards, load_public_vocabulary, load_word_vector
 from dplda.datasets._words import language_words
 from dplda.leaf._calm import interruptible
 from dplda.leaf._messages import warn_user
-from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT
+from dplda.leaf._users import ROWS_OF_A_UNIT, relation_of
 from dplda.privacy import ApproximateDP, Guarantee, NonPrivate, PrivateDataWarning
 from dplda.privacy._accounting import THRESHOLD_SHARE
 from dplda.privacy._charge import Charge, Step
@@ -180,7 +180,7 @@ class Choice:
             charge=charge,
             delta=vectorizer.delta,
             unit=self.unit,
-            relation=RELATIONS[self.unit],
+            relation=relation_of(charge.unit),
             mechanism=mechanism + terms.mechanism,
             sensitivity=1.0,
             noise_scale=self.selection.noise_multiplier,

@@ -5,7 +5,8 @@ array of JSON is read at once, because it is one value.
 
 The modules of Python read CSV and JSON, because pandas fills short rows in silence. No
 error quotes a text, an id, or a cell. The first line of a CSV file without a header is
-a text: errors do not quote it as names of columns.
+a text, and the keys of an object of JSON may be ids: errors do not quote them as names
+of columns.
 """
 
 from __future__ import annotations
@@ -268,7 +269,9 @@ def _check_columns(
             continue
         there = f"the columns are {reprlib.repr(list(names))}"
         advice = ""
-        if kind == "CSV":
+        if kind == "JSON":  # the keys of one object may be ids, and its values texts
+            there = "the keys of an object name its columns, and an object has one text"
+        elif kind == "CSV":
             there = f"its first line must name the columns, and has {len(names)}"
             advice = ", and see whether --separator is right"
         raise ValueError(
@@ -416,7 +419,14 @@ def _rows_of_parquet(path: Path, columns: list[str], place: Place) -> Rows:
         # a row without text still takes a dict
         left -= batch.nbytes + sys.getsizeof({}) * batch.num_rows
         check_unpacked(left >= 0, path)
-        for row in batch.to_pylist():
+        try:
+            found = batch.to_pylist()
+        except Exception:  # of a cell, such as a date after the year 9999
+            raise ValueError(
+                f"{path} holds cells of {' or '.join(columns)} that Python cannot "
+                "hold; write them as texts"
+            ) from None
+        for row in found:
             number += 1
             yield "row", number, [row[column] for column in columns]
 
