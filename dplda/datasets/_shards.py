@@ -509,8 +509,9 @@ def _packed(path: str, X: sp.csr_array, unit_ptr: np.ndarray) -> tuple[Shard, by
     )
     digest = _digest_for(path)
     digest.update(content)
-    sizes = *X.shape, len(unit_ptr) - 1, X.nnz
-    return Shard(path, *sizes, digest.hexdigest()), content
+    n_docs, n_words = X.shape
+    n_units = len(unit_ptr) - 1
+    return Shard(path, n_docs, n_words, n_units, X.nnz, digest.hexdigest()), content
 
 
 def _digest_for(path: str) -> hashlib._Hash:
