@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
+import inspect
 import itertools
 import os
 import re
@@ -80,6 +81,23 @@ def module(name: str) -> Any:
     return importlib.import_module(f"dplda.{name}")
 
 
+def check_call(around: Callable[..., Any], original: Callable[..., Any]) -> None:
+    """Refuse a fault that cannot be called with the arguments of the original.
+
+    Any test would find its TypeError, which is not the fault.
+    """
+    if not inspect.isfunction(original):  # of a kernel
+        return
+    parameters = inspect.signature(original).parameters.values()
+    by_name = {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+    positions = [
+        p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    needed = [p for p in positions if p.default is p.empty]
+    for given in (positions, needed):
+        inspect.signature(around).bind(original, *given, **by_name)
+
+
 def wrap(patch: Any, owner: Any, name: str, around: Callable[..., Any]) -> None:
     """Put ``around(original, *args, **options)`` in a method, property or function.
 
@@ -94,6 +112,7 @@ def wrap(patch: Any, owner: Any, name: str, around: Callable[..., Any]) -> None:
         return
     kind = type(static) if isinstance(static, (classmethod, staticmethod)) else None
     original = static.__func__ if kind else static
+    check_call(around, original)
 
     @functools.wraps(original)
     def wrapper(*args: Any, **options: Any) -> Any:
@@ -311,9 +330,9 @@ def streams() -> Any:
 
 
 @around("privacy.mechanisms:Streams.from_random_state", "tests/test_streams.py")
-def a_constant_key(original, cls, random_state):
+def a_constant_key(original, cls, random_state, n_earlier=0):
     return (
-        original(cls, random_state)
+        original(cls, random_state, n_earlier)
         if random_state is not None
         else cls(b"0" * 32, seeded=False)
     )
@@ -324,8 +343,8 @@ def a_constant_key(original, cls, random_state):
     "tests/test_streams.py",
     "tests/test_estimators.py",
 )
-def a_seed_counts_as_secret(original, cls, random_state):
-    made = original(cls, random_state)
+def a_seed_counts_as_secret(original, cls, random_state, n_earlier=0):
+    made = original(cls, random_state, n_earlier)
     made.seeded = False
     return made
 
@@ -453,11 +472,9 @@ def everybody_takes_part(original, rates):
 def each_round_has_the_same_sample(patch):
     streams = module("privacy._streams")
 
-    def reader(original, self, purpose, *place):
+    def reader(original, self, purpose, *place, **options):
         is_sample = purpose == streams.Purpose.MEMBERSHIP
-        return (
-            original(self, purpose, 0) if is_sample else original(self, purpose, *place)
-        )
+        return original(self, purpose, *([0] if is_sample else place), **options)
 
     wrap(patch, streams.Streams, "reader", reader)
 
@@ -858,9 +875,9 @@ def a_party_reads_its_documents_in_each_round(patch):
     party = module("federated").IFTMParty
     seen: dict[int, Any] = {}
 
-    def fit(original, self, X, y=None):
+    def fit(original, self, X, y=None, **options):
         seen[id(self)] = X
-        return original(self, X)
+        return original(self, X, **options)
 
     true_fit = party.fit
     wrap(patch, party, "fit", fit)
