@@ -295,9 +295,9 @@ def write_shards(
         user stay together, and fits and scores protect users, as with `user_ids` in
         `fit`. Private.
     rows_per_shard : int, default=10000
-        Number of documents in a shard; approximate with users. Long documents are
-        fewer, because a shard stores at most 2^21 counts, or one document or user. It
-        never changes a result.
+        Number of documents in a shard; approximate with users. A shard of long
+        documents holds fewer, because it stores at most 2^21 counts, or one document or
+        user. The number never changes a result.
     feature_names : sequence of str or None, default=None
         The words of the columns, all different. A model that is fitted to the shards
         then knows them. None takes the column names of the first block, if it is a

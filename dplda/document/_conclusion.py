@@ -29,8 +29,8 @@ from dplda.privacy._mechanisms import NOISE_VARIANCE
 # What the model has instead of topics, for the card.
 BY_CLUSTERS = (
     "{} of {} are not shown, and are replaced by public clusters of words with the "
-    "rest of the private word totals, but for {:.0%} that fresh sums of the documents "
-    "confirm"
+    "rest of the private word totals, except for what fresh sums of the documents "
+    "confirm ({:.0%})"
 )
 BY_TOTALS = (
     "{} of {} are not shown; fresh sums of the documents confirm {:.0%} of what these "

@@ -414,9 +414,8 @@ class Training:
             table,
             noisy,
             this_round,
-            granularity=norm
-            / tables.radius
-            / this_round.rate,  # scaled up to all units
+            # scaled up to all units
+            granularity=norm / tables.radius / this_round.rate,
             share=self.share(this_round),
             is_centered=rules.is_centered,
             least=rules.topic_word_prior,
