@@ -133,6 +133,29 @@ def test_the_prior_of_documents_is_that_of_their_length(length, expected):
     assert np.array_equal(given.transform(X), model.transform(X)) == (length > 20)
 
 
+@pytest.mark.parametrize("kind", [SubLDA, PrivateSVILDA])
+def test_the_priors_of_many_noisy_topics_sum_to_two(kind):
+    """In the rounds and afterwards; without noise, each is 0.1."""
+    X = make_topic_corpus(1500, 200, 3, doc_length=60, random_state=0).data
+    for n_topics, expected in [(40, 0.05), (3, 0.1)]:
+        model = kind(n_topics, epsilon=8.0, max_iter=2, random_state=0).fit(X)
+        assert model.doc_topic_prior_ == expected
+        given = clone(model).set_params(doc_topic_prior=expected).fit(X)
+        np.testing.assert_array_equal(given.components_, model.components_)
+        others = clone(model).set_params(doc_topic_prior=2 * expected).fit(X)
+        assert (others.components_ != model.components_).any()
+    model = kind(40, epsilon=8.0, max_iter=2, random_state=0).fit(X)
+    later = kind(40, epsilon=8.0, max_iter=2).fit(X, earlier=model)
+    assert later.doc_topic_prior_ == 0.05
+    exact = kind(40, epsilon=np.inf, max_iter=2, random_state=0).fit(X)
+    assert exact.doc_topic_prior_ == 0.1
+    given = clone(exact).set_params(doc_topic_prior=0.1).fit(X)
+    np.testing.assert_array_equal(given.components_, exact.components_)
+    short = make_topic_corpus(1500, 400, 3, doc_length=4, random_state=0).data
+    model = kind(40, epsilon=8.0, max_iter=2, random_state=0).fit(short)
+    assert model.doc_topic_prior_ == pytest.approx(0.05 * 10 / 4, rel=0.3)
+
+
 def test_clusters_of_words_have_one_prior_for_all_lengths(repeats):
     """It is that of good topics: in the place of noise there are public clusters."""
     X, vectors = repeats

@@ -31,7 +31,7 @@ from dplda.document._document_budget import (
 from dplda.document._earlier import check_earlier
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._plan import LARGEST
-from dplda.document._rules import IN_ROUNDS
+from dplda.document._rules import FEW_WORDS, default_prior
 from dplda.document._training import Training
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._users import RELATIONS
@@ -74,15 +74,17 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         else. See `dplda.plan`.
     doc_topic_prior : float or None, default=None
         Dirichlet parameter of a document's topics (alpha). None is 0.1 in the rounds,
-        and `doc_topic_prior_` after the fit.
+        or 2 / `n_components` if that is smaller and topics are noisy, and
+        `doc_topic_prior_` after the fit.
 
     Attributes
     ----------
     doc_topic_prior_ : float
         Dirichlet parameter of the topics of documents that are transformed or scored.
-        By default it is 0.1. Without `word_vectors`, or with `prior_components`, it is
-        1 / (mean number of different words in a document) if that is larger, because
-        few words say little of noisy topics. The mean is estimated for the training
+        By default it is that of the rounds. Without `word_vectors`, or with
+        `prior_components`, it is larger if documents have fewer than ten different
+        words on average, because few words say little of noisy topics: it is multiplied
+        by 10 / (mean number of different words). The mean is estimated for the training
         documents, from releases.
     components_std_ : ndarray of shape (n_features_in_,)
         Standard deviation of the noise in a cell of each word, in counts like
@@ -142,13 +144,13 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     def doc_topic_prior_(self) -> float:
         if self.doc_topic_prior is not None:
             return self.doc_topic_prior
-        # 0.1 for all lengths: noisy topics of documents of four words are worse than
-        # word totals. 2 / length: good topics lose 3 to 5% (docs/decisions.md, 29).
+        released = self._released
+        prior = default_prior(len(self.components_), released.has_noise)
         # Clusters of words are no noise, however short the documents.
-        if self._released.tested is not None and self._released.vectors is not None:
-            return IN_ROUNDS
-        length = max(1.0, self._released.released_totals.doc_length)
-        return max(IN_ROUNDS, 1 / length)
+        if released.tested is not None and released.vectors is not None:
+            return prior
+        length = max(1.0, released.released_totals.doc_length)
+        return prior * max(1.0, FEW_WORDS / length)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(

@@ -83,6 +83,12 @@ class NoisyTable:
         return self.latest_reading().totals
 
     @property
+    def has_noise(self) -> bool:
+        """Whether a release of topics has noise."""
+        earlier = 0.0 if self.earlier is None else self.earlier.noise
+        return bool(self.variance or earlier)
+
+    @property
     def n_fits(self) -> int:
         """Number of fits whose releases are in the table: this one and earlier ones."""
         return 1 if self.earlier is None else 1 + self.earlier.n_fits

@@ -25,8 +25,23 @@ from dplda.document._table_estimate import (
 )
 from dplda.document._word_totals import ExactTotals, WordTotals
 
-# default `doc_topic_prior` of the rounds; a larger one makes the topics alike
+# Default `doc_topic_prior` of the rounds; a larger one makes the topics alike.
 IN_ROUNDS = 0.1
+# Noisy topics are alike, so that the words of a document say less of its topics than
+# its priors do if these are many: they sum to at most this. 10, which is 0.1 with 100
+# topics: -0.07 nats of new words on glosses at epsilon 4, with vectors
+# (benchmarks/components.py).
+MOST_PRIOR = 2.0
+# Different words of a document, on average, below which noisy topics need a larger
+# prior than 0.1 (docs/decisions.md, record 29).
+FEW_WORDS = 10.0
+
+
+def default_prior(n_components: int, has_noise: bool) -> float:
+    """Default `doc_topic_prior` of the rounds, and of documents with many words."""
+    if not has_noise:
+        return IN_ROUNDS
+    return min(IN_ROUNDS, MOST_PRIOR / n_components)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -84,7 +84,7 @@ from dplda.document._noisy_table import (
 from dplda.document._plan import warn_of_size
 from dplda.document._private_side import PrivateSide
 from dplda.document._public_words import PublicWords
-from dplda.document._rules import IN_ROUNDS, ExactRules, Rules
+from dplda.document._rules import ExactRules, Rules, default_prior
 from dplda.document._shards import ShardedDocuments
 from dplda.document._topic_test import Claim, tested_without_noise
 from dplda.leaf._calm import interruptible
@@ -302,7 +302,10 @@ class Training:
 
     def rules(self, documents: PrivateSide) -> Rules:
         """What the rounds follow: public, if there is noise."""
-        prior = self.model.doc_topic_prior
+        model = self.model
+        prior = model.doc_topic_prior
+        if prior is None:
+            prior = default_prior(model.n_components, not self.budget.exact)
         kind: Callable[..., Rules] = Rules
         if self.budget.exact:
             kind = partial(
@@ -313,9 +316,9 @@ class Training:
             )  # without privacy
         return kind(
             infers_anew=self.infers_anew,
-            doc_topic_prior=IN_ROUNDS if prior is None else prior,
-            topic_word_prior=self.model.topic_word_prior,
-            n_jobs=self.model.n_jobs,
+            doc_topic_prior=prior,
+            topic_word_prior=model.topic_word_prior,
+            n_jobs=model.n_jobs,
         )
 
     def _first_table(
