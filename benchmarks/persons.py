@@ -5,9 +5,10 @@
 
 What SubLDA says of words that are new to a document, as a share of what GibbsLDA says
 of the same persons' texts, next to public clusters with private totals
-(`baselines.py`); topics shown, and of these confirmed by unseen documents; what
-`dplda.plan` expects; CPU seconds of a fit in one thread, and peak memory of its
-process, which holds the corpus. K = 20, V = 2000.
+(`baselines.py`), and the same with 60 topics; topics shown, and of these confirmed by
+unseen documents; what `dplda.plan` expects; CPU seconds of a fit in one thread, and
+peak memory of its process, which holds the corpus. K = 20 in all other columns, V =
+2000.
 
 * ``definitions``: all definitions of WordNet 3.0, as ``apt-get install wordnet-base``
   brings them. Up to 10,000 persons have ten each, which lie side by side in WordNet's
@@ -52,6 +53,7 @@ from dplda.document._conclusion import claim_of
 
 EPSILON, DELTA = math.log(3), 1e-8
 K, N_WORDS = 20, 2000
+MANY = 60  # topics, next to as many clusters
 SWEEPS = 100  # of GibbsLDA
 SHARE = Path(os.environ.get("DPLDA_SHARE", "/usr/share"))
 LARGEST = 100_000  # persons
@@ -155,12 +157,14 @@ CORPORA = {f.__name__: f for f in (definitions, dictionary, simulated)}
 # ---- measures ------------------------------------------------------------------------
 
 
-def fit(persons: Persons, n_persons: int, vectors: bool, seed: int) -> dict:
+def fit(
+    persons: Persons, n_persons: int, vectors: bool, seed: int, n_topics: int = K
+) -> dict:
     split = persons.first(n_persons)
     ids = persons.ids[persons.ids < n_persons]
     start = time.process_time()
     model = SubLDA(
-        K,
+        n_topics,
         epsilon=EPSILON,
         delta=DELTA,
         word_vectors=load_word_vectors(list(split.words)) if vectors else None,
@@ -228,6 +232,7 @@ TITLES = (
     *CLUSTERS,
     "topics alone",
     "with vectors",
+    f"{MANY} topics with vectors",
     "GibbsLDA, nats",
     "perplexity: unigram, totals, vectors, GibbsLDA",
     "shown, confirmed",
@@ -251,8 +256,15 @@ class Found:
             ]
             for which in (False, True)
         )
+        many = [
+            points.get(
+                apart(fit), persons, **given, vectors=True, seed=seed, n_topics=MANY
+            )
+            for seed in range(seeds)
+        ]
         rows = {n: [one[n] for one in self.vectors] for n in CLUSTERS}
         rows |= {"topics alone": self.alone, "with vectors": self.vectors}
+        rows[f"{MANY} topics with vectors"] = many
         gibbs = self.free["new_word_gain"]
         self.shares = {
             title: 100 * values(row, "new_word_gain") / gibbs
