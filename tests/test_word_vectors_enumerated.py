@@ -110,9 +110,9 @@ def test_weak_noise_outweighs_what_vectors_say():
     np.testing.assert_allclose(table, counts, atol=15.0)
 
 
-@pytest.mark.parametrize("sharpness", [2.0, 5.0, 7.0])
+@pytest.mark.parametrize("sharpness", [2.0, 5.0, 6.0, 8.0])
 def test_released_rows_say_how_sharp_clusters_are(sharpness):
-    """They are no flatter than without a topic that is read.
+    """They are no flatter than without a topic that is read, and at most 2 sharper.
 
     They are as flat, too, if noise hides the rows. The topics have other sizes than the
     clusters.
@@ -126,7 +126,7 @@ def test_released_rows_say_how_sharp_clusters_are(sharpness):
     totals = random.gamma(2.0, size=400) * 100
     of_topics = totals @ shares / totals.sum()
     for noise, read, expected in (
-        (3.0, True, pytest.approx(max(sharpness, SHARP), abs=0.5)),
+        (3.0, True, pytest.approx(np.clip(sharpness, SHARP, SHARP + 2), abs=0.5)),
         (3.0, False, SHARP),
         (1e6, True, SHARP),
     ):

@@ -106,12 +106,13 @@ class Vectors(NamedTuple):
 
         The rows of some topics (a mask) are normal around their clusters. The prior of
         the sharpness is normal with mean `SHARP` and standard deviation 1, and is 0
-        below `SHARP`: rows of topics that are much noise seem flat. Returns the most
-        likely multiple of 0.5. The other parameters are those of `PublicWords.expect`.
+        below `SHARP`: rows of topics that are much noise seem flat. Rows of a few of
+        many topics seem too sharp. Returns the most likely multiple of 0.5 that is at
+        most `SHARP` + 2. The other parameters are those of `PublicWords.expect`.
         """
         rows, precision, _ = standard(noisy, noise_scale, totals, shares)
         rows = rows[:, topics]
-        steps = np.linspace(0, 4, 9)
+        steps = np.linspace(0, 2, 5)
         log_density = -0.5 * steps**2
         for i, step in enumerate(steps):
             of_topics = self.around(centers, SHARP + step)[:, topics]
