@@ -29,7 +29,7 @@ from dplda.document._word_totals import ExactTotals, WordTotals
 IN_ROUNDS = 0.1
 # Noisy topics are alike, so that the words of a document say less of its topics than
 # its priors do if these are many: they sum to at most this. 10, which is 0.1 with 100
-# topics: -0.07 nats of new words on glosses at epsilon 4, with vectors
+# topics: -0.08 nats of new words on glosses at epsilon 4, with vectors
 # (benchmarks/components.py).
 MOST_PRIOR = 2.0
 # Different words of a document, on average, below which noisy topics need a larger
