@@ -8,7 +8,8 @@ clusters of words by their vectors say with the same totals. The last lines have
 worst fits. ``... rounds`` prints what fits of 20, 40 and 80 rounds say.
 ``... table --lines FILE`` sums up what ``worst`` has printed.
 
-K = 20, V = 2000, delta = 1e-5, document completion. Pieces of one document are
+K = 20, or ``--topics``; V = 2000, delta = 1e-5, document completion. There are 20
+clusters. Pieces of one document are
 documents of their own.
 """
 
@@ -30,7 +31,7 @@ from dplda import SubLDA
 from dplda.datasets import load_word_vectors
 from dplda.metrics import held_out_scores
 
-K, DELTA = 20, 1e-5
+N_CLUSTERS, DELTA = 20, 1e-5
 HELD_OUT = 2000  # documents, at most
 LINE = re.compile(
     r"(\w+), (\w+) words, \d+, epsilon [\d.]+(, vectors)?: ([^;]*); ([^;]*); \d+"
@@ -50,6 +51,7 @@ def main() -> None:
     parser.add_argument("--docs", nargs="+", type=int, default=[500, 2000, 8000])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 4.0])
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--topics", type=int, default=20)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     commands = {"worst": worst, "rounds": rounds, "table": table}
@@ -92,9 +94,11 @@ def pieces(X: sp.csr_array, length: int) -> sp.csr_array:
     return sp.csr_array(sp.coo_array(cells, shape=(len(bags), X.shape[1])))
 
 
-def fitted(split: Split, epsilon: float, vectors, seed: int, max_iter=None) -> SubLDA:
-    model = SubLDA(K, epsilon=epsilon, delta=DELTA, word_vectors=vectors, n_jobs=1)
-    return model.set_params(random_state=seed, max_iter=max_iter).fit(split.train)
+def fitted(split: Split, epsilon: float, n_topics: int, vectors, **given) -> SubLDA:
+    model = SubLDA(
+        n_topics, epsilon=epsilon, delta=DELTA, word_vectors=vectors, n_jobs=1, **given
+    )
+    return model.fit(split.train)
 
 
 def worst(options) -> None:
@@ -105,10 +109,12 @@ def worst(options) -> None:
         vectors = load_word_vectors(list(map(str, split.words)))
         for epsilon in options.epsilons:
             for given in (None, vectors):
-                model = fitted(split, epsilon, given, options.seed)
+                model = fitted(
+                    split, epsilon, options.topics, given, random_state=options.seed
+                )
                 own = gains(split, model.components_, model)
                 totals = model.components_.sum(axis=0)
-                other = gains(split, clusters(totals, split.words, K), model)
+                other = gains(split, clusters(totals, split.words, N_CLUSTERS), model)
                 with_vectors = given is not None
                 name = f"{split.name}, epsilon {epsilon:g}" + ", vectors" * with_vectors
                 n_shown = np.count_nonzero(~model.weak_topics_)
@@ -149,7 +155,8 @@ def table(options) -> None:
 
 def gains(split: Split, table: np.ndarray, model: SubLDA) -> tuple[float, ...]:
     """Nats over the column sums of a table, a token, a document, a new word."""
-    weights = weights_of(table, model.doc_topic_prior_)
+    priors = model.doc_topic_prior_ * model.n_components
+    weights = weights_of(table, priors / len(table))
     return held_out_scores(table, split.test, transform=weights)[3:]
 
 
@@ -165,7 +172,8 @@ def rounds(options) -> None:
             for n_rounds in (20, 40, 80):
                 found = []
                 for seed in range(3):
-                    model = fitted(split, epsilon, vectors, seed, n_rounds)
+                    given = {"random_state": seed, "max_iter": n_rounds}
+                    model = fitted(split, epsilon, options.topics, vectors, **given)
                     found.append(gains(split, model.components_, model))
                 name = f"{split.name}, epsilon {epsilon:g}, {n_rounds} rounds"
                 mean, spread = np.mean(found, axis=0), np.std(found, axis=0)
