@@ -316,6 +316,7 @@ def main() -> None:
 
 COLORS = {
     "with vectors": "#0072b2",
+    f"{MANY} topics with vectors": "#009e73",
     "topics alone": "#000000",
     "60 clusters": "#d55e00",
 }
