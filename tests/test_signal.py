@@ -236,7 +236,6 @@ def test_a_plan_without_hope_says_so():
         {"n_words": 0},
         {"n_components": 0},
         {"delta": 0.0},
-        {"mean_doc_words": 0.0},
         {"max_iter": 0},
         {"subsampling_ratio": 0.0},
         {"word_vectors": np.ones((2000, 3))},
