@@ -30,7 +30,7 @@ from dplda.cli._options import (
     show_card,
 )
 from dplda.cli._private_texts import private_texts
-from dplda.leaf._checks import check_number
+from dplda.leaf._checks import check_epsilon
 from dplda.leaf._files import reserved
 from dplda.leaf._messages import Progress, named
 
@@ -65,7 +65,7 @@ def add_commands(add_parser: AddParser) -> None:
 
 
 def _counts(options: argparse.Namespace) -> int:
-    check_number("--epsilon", options.epsilon, 0.0, 1e9, closed="right")
+    check_epsilon(options.epsilon, "--epsilon")
     choose_ledger(options)
     check_output(options.out, options.model, options.texts, options.ledger, is_new=True)
     groups = groupings(options)

@@ -134,7 +134,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
         "prior_components": [None, "array-like"],
         "word_vectors": [None, "array-like"],
-        "expected_n_docs": [None, Interval(Integral, 1, LARGEST_INTEGER, closed="both")],
+        "expected_n_docs": [
+            None,
+            Interval(Integral, 1, LARGEST_INTEGER, closed="both"),
+        ],
         "doc_topic_prior": [None, *BaseLDA._parameter_constraints["doc_topic_prior"]],
     }
 

@@ -22,7 +22,7 @@ from dplda.document._document_budget import (
     SMALLEST_RATIO,
     document_budget,
 )
-from dplda.leaf._checks import check_delta, check_integer, check_number
+from dplda.leaf._checks import check_delta, check_epsilon, check_integer, check_number
 from dplda.leaf._messages import warn_user
 from dplda.privacy import Gaussian, LowSignalWarning, calibrate, split_epsilon
 
@@ -243,7 +243,7 @@ def plan(
     sizes = {"n_docs": n_docs, "n_words": n_words, "n_components": n_components}
     for name, size in sizes.items():
         check_integer(name, size, 1)
-    check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
+    check_epsilon(epsilon)
     check_delta(delta, least=SMALLEST_DELTA)
     check_number("subsampling_ratio", subsampling_ratio, SMALLEST_RATIO, 1.0)
     if max_iter is not None:

@@ -67,10 +67,10 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     n_components : int, default=10
         Number of topics. Parties may have different numbers.
     token_epsilon : float
-        Epsilon of one token that is blanked, from 1e-6 to 11.3; must be given. ``inf``
+        Epsilon of one token that is blanked, from 4e-7 to 11.33; must be given. ``inf``
         trains without noise and without privacy.
     delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well
+        The delta of (epsilon, delta)-differential privacy, up to 0.001. Choose it well
         below 1 / n_tokens.
     max_doc_tokens : int or None, default=None
         Largest number of tokens of a document that are used, chosen at random. It

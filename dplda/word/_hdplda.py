@@ -100,7 +100,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         Epsilon of the Laplace noise of one sweep (epsilon_L in [1]_), from 2.3e-5 to
         40.
     delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well
+        The delta of (epsilon, delta)-differential privacy, up to 0.001. Choose it well
         below 1 / n_tokens.
     count_clip : float or None, default=None
         Noisy counts are clipped to [0, count_clip] before topics are drawn from them (C
