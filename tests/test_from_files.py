@@ -807,7 +807,7 @@ def test_features_are_private_and_in_the_order_of_the_texts(
     fitted, capsys, tmp_path, monkeypatch
 ):
     table, model, _ = fitted
-    monkeypatch.setattr("dplda.cli._options.TEXTS_AT_ONCE", 150)
+    monkeypatch.setattr("dplda.core._splitter.BLOCK_CHARACTERS", 5000)
     out = tmp_path / "features.csv"
     assert (
         main(

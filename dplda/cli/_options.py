@@ -10,7 +10,6 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
     from dplda import ReleasedModel
 
-TEXTS_AT_ONCE = 1000
 MODEL = "file that dplda fit or save_release wrote"
 USERS = "column that says whose text it is: protects users"
 
@@ -332,7 +330,8 @@ def _names_in(path: Path) -> dict[int, str]:
 
 
 def _transform(options: argparse.Namespace) -> None:
-    from dplda.leaf._rows import collected  # not for options and --help
+    from dplda.core._splitter import in_blocks  # not for options and --help
+    from dplda.leaf._rows import collected
 
     check_output(options.out, options.model, options.texts)
     is_array = options.out.suffix.lower() == ".npy"
@@ -347,11 +346,18 @@ def _transform(options: argparse.Namespace) -> None:
     read = Estimated(found.rows, found.share_read)
     rows = progress.during(read, named("reading and transforming texts"))  # private
 
+    ids: list[str | None] = []  # of a block
+
+    def texts() -> Iterator[str]:
+        for text, of_text, _ in rows:
+            ids.append(of_text)
+            yield text
+
     def blocks() -> Iterator[tuple[Sequence[str | None], np.ndarray]]:
         """Ids and topic weights of consecutive texts; private."""
-        while block := list(islice(rows, TEXTS_AT_ONCE)):
-            texts, ids, _ = zip(*block)
-            yield ids, model.transform(texts)
+        for block in in_blocks(texts()):
+            yield ids, model.transform(block)
+            ids.clear()
 
     if is_array:
         n_rows = len(collected((weights for _, weights in blocks()), options.out))

@@ -24,7 +24,6 @@ from dplda._version import __version__
 from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivateDataWarning
 
-NO_WORKERS = 300.0  # seconds that a fit waits for a first worker
 LOCAL = ("tls://", "tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:", "inproc://")
 
 
@@ -91,7 +90,7 @@ def wipe(fit: str) -> None:
 class Client(Protocol):
     """The methods of `distributed.Client` that are used here."""
 
-    def wait_for_workers(self, n_workers: int, *, timeout: float) -> object: ...
+    def wait_for_workers(self, n_workers: int) -> object: ...
 
     def run(
         self, function: Callable[..., object], *arguments: object, on_error: str
@@ -116,7 +115,7 @@ class DaskEngine:
     """
 
     def __init__(self, client: Client) -> None:
-        client.wait_for_workers(1, timeout=NO_WORKERS)
+        client.wait_for_workers(1)
         # a function of Python itself, so that a worker without dplda can answer
         found = client.run(
             pkgutil.resolve_name, "dplda._version:__version__", on_error="return"

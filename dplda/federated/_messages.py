@@ -30,8 +30,6 @@ from dplda.release._container import MAX_BYTES, pack, unpack
 from dplda.release._records import read_flag
 from dplda.release._release import warn_of_leaks
 
-# rows that were normalized in float32 miss 1 by about 1e-5 at most
-ROW_SUM_TOLERANCE = 1e-4
 MAX_HEADER = 10_000  # bytes of all but the tables, which are parsed before any check
 UNITS = ("word", "token", "document", "user")
 
@@ -340,10 +338,12 @@ def _table(table: npt.ArrayLike) -> npt.NDArray[np.float32]:
             "table must hold probabilities, got negative, infinite or NaN entries"
         )
     error = np.abs(array.sum(axis=1, dtype=np.float64) - 1).max(initial=0.0)
-    if error > ROW_SUM_TOLERANCE:
+    # of a sum of as many numbers in single precision
+    rounding = array.shape[1] * float(np.finfo(np.float32).eps)
+    if error > rounding:
         raise ValueError(
-            f"rows of table must sum to 1 within {ROW_SUM_TOLERANCE:g}, got an error "
-            f"of {error:.3g}; divide each topic by its sum"
+            f"rows of table must sum to 1 within {rounding:.1g}, got an error of "
+            f"{error:.3g}; divide each topic by its sum"
         )
     array.flags.writeable = False
     return array
