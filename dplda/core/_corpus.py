@@ -30,7 +30,7 @@ Matrix: TypeAlias = npt.ArrayLike | sp.sparray | sp.spmatrix
 
 MAX_TOKENS = LARGEST_INTEGER
 # Tokens that share a stream for their order (it enters seeded results), and entries of
-# X that are computed at a time. They stay in the cache.
+# X, or cells of a table, that are computed at a time. They stay in the cache.
 BLOCK = 1 << 16
 LARGEST_COUNT = 1e12  # squares of the sum of 1e7 such counts are finite in float32
 COPIES = 10  # a fit warns if more than one row in this many is a copy

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dplda.core._corpus import BLOCK
 from dplda.core._fold_in import pad, slices
 from dplda.document._public_words import Agreement, PublicWords
 from dplda.kernels import _denoise
@@ -32,7 +33,6 @@ TILT = 0.2771
 SAMPLE = 2**16  # approximate number of cells from which frequencies are learned
 # Difference, over a cell's noise, by which the slope of its posterior mean is computed.
 STEP = 0.25
-PIECE_CELLS = 2**14  # that a thread computes at a time; no result depends on it
 
 
 class NoisyCells(NamedTuple):
@@ -219,7 +219,7 @@ def add_up(
             kept &= ~negative
         cells[:] = np.where(kept, moved, 0)
 
-    in_threads(move, slices(len(table), max(1, PIECE_CELLS // table.shape[1])), n_jobs)
+    in_threads(move, slices(len(table), max(1, BLOCK // table.shape[1])), n_jobs)
 
 
 def topic_sizes(table: np.ndarray, n_jobs: int | None) -> np.ndarray:
