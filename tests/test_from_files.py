@@ -775,6 +775,28 @@ def test_two_columns_of_ids_are_two_units_of_one_ledger(tmp_path, capsys):
     assert len(Ledger(tmp_path / "a.csv.ledger").entries()) == 2
 
 
+def test_an_interrupted_count_says_what_is_spent(fitted, capsys, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Curator, "release", interrupted)
+    (tmp_path / "levels").write_text("p0\np1\n")
+    given = [
+        "--by",
+        "patient",
+        "--levels",
+        tmp_path / "levels",
+        "--out",
+        tmp_path / "c",
+    ]
+    job = ["counts", fitted[1], fitted[0], *given, "--epsilon", "1"]
+    ledger = ["--ledger", tmp_path / "ledger", "--budget", "3"]
+    assert main([*map(str, [*job, *ledger, "--user-column", "patient"])]) == 130
+    said = capsys.readouterr().err
+    assert re.search("interrupted.* whole plan is spent: .* epsilon 1 of 3", said)
+    assert Ledger(tmp_path / "ledger").epsilon_spent == pytest.approx(1, abs=0.01)
+
+
 def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path):
     fit = ("fit", tmp_path, "--epsilon", "1", "--out")
     code, error = refused(capsys, *fit, tmp_path / "missing" / "m")

@@ -149,6 +149,25 @@ def test_bad_budgets(make_ledger, budget):
         make_ledger(**budget)
 
 
+def test_a_relative_path_is_that_of_the_folder_in_which_it_was_given(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    given = SubLDA(2, epsilon=1.0, max_iter=2, ledger="fits")
+    models = [
+        given,
+        clone(given),
+        pickle.loads(pickle.dumps(given)),
+        SubLDA(2, epsilon=1.0, max_iter=2).set_params(ledger=Path("fits")),
+    ]
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for model in models:
+        clone(model).fit([[2, 0, 1], [0, 3, 0]])
+    assert len(Ledger(tmp_path / "fits").entries()) == len(models)
+    assert not list(Path.cwd().iterdir())
+
+
 def test_copies_are_the_same_ledger(make_ledger):
     ledger = make_ledger()
     assert copy.copy(ledger) is ledger

@@ -315,7 +315,7 @@ def _report(options: argparse.Namespace) -> None:
 
 def _names_in(path: Path) -> dict[int, str]:
     """Names of topics by their rows, of a file with both in each line."""
-    names = {}
+    names: dict[int, str] = {}
     for number, line in enumerate(public_text(path).splitlines(), start=1):
         row, _, name = line.partition(",")
         if not line.strip():
@@ -325,6 +325,8 @@ def _names_in(path: Path) -> dict[int, str]:
                 f"{path}, line {number} must be the number of a topic, a comma and its "
                 "name, such as 5,Heart"
             )
+        if int(row) in names:
+            raise ValueError(f"{path}, line {number} names topic {int(row)} again")
         names[int(row)] = name.strip()
     return names
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import html
 import math
+import os
 import re
 from inspect import cleandoc
 from numbers import Real
 from os import PathLike
+from typing import Any
 
 from sklearn.base import BaseEstimator
 
@@ -119,7 +121,8 @@ class Described(BaseEstimator):
     def _assign(self, parameters: dict[str, object]) -> None:
         """Set the parameters of a constructor as given, from its ``locals()``."""
         del parameters["self"]
-        self.__dict__.update(parameters)
+        for name, value in parameters.items():
+            setattr(self, name, value)
 
 
 class PrivateEstimator(Described):
@@ -142,6 +145,17 @@ class PrivateEstimator(Described):
     """
 
     _promise: Promise
+
+    @property
+    def ledger(self) -> Any:
+        """The ledger; a relative path is that of the folder in which it was given."""
+        return vars(self).get("ledger")
+
+    @ledger.setter
+    def ledger(self, given: Any) -> None:
+        if isinstance(given, (str, PathLike)) and not os.path.isabs(given):
+            given = os.path.abspath(given)
+        self.__dict__["ledger"] = given
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)

@@ -21,6 +21,7 @@ from dplda.federated._messages import (
     LocalModel,
     MessageError,
     NextModel,
+    message_of,
     most_bytes,
     vocabulary_hash,
 )
@@ -463,7 +464,13 @@ def answer_request(
         )
     else:
         estimator.fit(X)
-    return LocalModel.from_estimator(estimator, party, request.round, vocabulary)
+    return message_of(
+        estimator,
+        party,
+        request.round,
+        vocabulary,
+        has_answered=estimator._note_answer(),
+    )
 
 
 def _check_party(name: str, estimator: object) -> None:

@@ -130,10 +130,11 @@ class Guarantee(Stated):
         Also None if epsilon is above the cost of the events: there may be more events.
         """
         groups = grouped(self.events)
-        if groups and all_gaussian(groups) and self.is_of_events():
+        if groups and all_gaussian(groups) and self.is_of_events:
             return gaussian_mu_of(groups)
         return None
 
+    @property
     def is_of_events(self) -> bool:
         """Whether the events account for all of epsilon."""
         if not self.events:
@@ -168,7 +169,7 @@ class Guarantee(Stated):
             distance = self.total_variation
         stated = [(self.epsilon, self.delta)]
         rate = rate_of_pairs(stated, min(1.0, alarms + distance)) + distance
-        if self.is_of_events():
+        if self.is_of_events:
             groups = grouped(self.events)
             rate = min(rate, rate_of_events(groups, alarms, self.total_variation))
         return min(1.0, rate)
@@ -255,7 +256,7 @@ class Guarantee(Stated):
         """What holds along a chain of so many neighbors."""
         own: tuple[Event, ...] = self.events
         distance = self.total_variation
-        if not self.is_of_events():  # the statement says more than the events
+        if not self.is_of_events:  # the statement says more than the events
             own, distance = as_statement(self.epsilon, self.delta, distance)
         events = group_events(grouped(own), size, self.delta, distance, whole=whole)
         return dataclasses.replace(

@@ -42,6 +42,11 @@ def noise_of_sum(epsilon: float, delta: float, name: str = "epsilon") -> Noise:
     return gaussian_noise(epsilon, None, delta)
 
 
+def noise_scale_of(mechanism: Noise, norm: float) -> float:
+    """Standard deviation of the noise of a sum of rows of L2 norm `norm`."""
+    return mechanism.scale * norm / mechanism.radius
+
+
 def release_sum(
     read: Callable[[], np.ndarray | sp.csr_array],
     *,
@@ -121,7 +126,7 @@ def guarantee_of_sum(
         relation=relation_of(charge.unit),
         mechanism=f"{label}, {noise}",
         sensitivity=norm,
-        noise_scale=mechanism.scale * norm / mechanism.radius,
+        noise_scale=noise_scale_of(mechanism, norm),
         seeded=charge.seeded,
         assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]),
         trusted=TRUSTED_PROCESS,
