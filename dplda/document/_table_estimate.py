@@ -30,7 +30,6 @@ FACTORS = np.array(
 WIDTH = 0.25
 # The first frequencies of the factors are exp(-TILT factor): their mean factor is 1.
 TILT = 0.2771
-SAMPLE = 2**16  # approximate number of cells from which frequencies are learned
 # Difference, over a cell's noise, by which the slope of its posterior mean is computed.
 STEP = 0.25
 
@@ -98,9 +97,8 @@ class CellPrior:
             prior = cls(factors, pad(expected), trust, agreement)
         else:
             prior = before
-        histogram = np.zeros(nodes()[0].shape[1:], np.int64)  # of sampled cells
-        every = max(1, values.size // SAMPLE)
-        _denoise.count(*prior.inputs(cells), every, histogram)
+        histogram = np.zeros(nodes()[0].shape[1:], np.int64)  # of the cells
+        _denoise.count(*prior.inputs(cells), 1, histogram)
         rows, columns = np.nonzero(histogram)
         likelihood = nodes()[0][:, rows, columns]
         share = histogram[rows, columns] / np.einsum("gi,g->i", likelihood, factors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable
+from numbers import Integral
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,8 +21,9 @@ from dplda.core._corpus import (
 )
 from dplda.core._fit_guarantee import no_guarantee, publish
 from dplda.core._fold_in import pad
+from dplda.core._private_estimator import Interval
 from dplda.gibbs._frozen_table import (
-    N_COMPONENTS,
+    MAX_COMPONENTS,
     TOPIC,
     HalfTable,
     TokensByWord,
@@ -111,7 +113,10 @@ class GibbsLDA(BaseLDA):
     (50, 3)
     """
 
-    _parameter_constraints = {**BaseLDA._parameter_constraints, **N_COMPONENTS}
+    _parameter_constraints = {
+        **BaseLDA._parameter_constraints,
+        "n_components": [Interval(Integral, 1, MAX_COMPONENTS, closed="both")],
+    }
 
     def __init__(
         self,
