@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterable
 from numbers import Integral
 
 import numpy as np
 import scipy.sparse as sp
 
-from dplda.core._base import BaseLDA
+from dplda.core._base import BaseLDA, last_quarter
 from dplda.core._corpus import (
     BLOCK,
     Corpus,
@@ -209,7 +208,7 @@ def average_counts(
         by_word.count(topics, counts, n_jobs)
     largest = max(1.0, float(frequencies.max(initial=0)))
     total = np.zeros_like(counts, np.int64)
-    n_averaged = math.ceil(max_iter / 4)
+    n_averaged = last_quarter(max_iter)
     pieces = pieces_of(corpus, n_jobs)
     for t, n_left in zip(sweeps, range(max_iter - 1, -1, -1)):
         table = HalfTable.from_counts(
