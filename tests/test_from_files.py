@@ -781,20 +781,13 @@ def test_an_interrupted_count_says_what_is_spent(fitted, capsys, tmp_path, monke
 
     monkeypatch.setattr(Curator, "release", interrupted)
     (tmp_path / "levels").write_text("p0\np1\n")
-    given = [
-        "--by",
-        "patient",
-        "--levels",
-        tmp_path / "levels",
-        "--out",
-        tmp_path / "c",
-    ]
-    job = ["counts", fitted[1], fitted[0], *given, "--epsilon", "1"]
-    ledger = ["--ledger", tmp_path / "ledger", "--budget", "3"]
-    assert main([*map(str, [*job, *ledger, "--user-column", "patient"])]) == 130
+    texts = shutil.copy(fitted[0], tmp_path)  # the ledger is beside it
+    job = ["counts", fitted[1], texts, "--user-column", "patient", "--by", "patient"]
+    job += ["--levels", tmp_path / "levels", "--out", tmp_path / "c"]
+    assert main([*map(str, job), "--epsilon", "1", "--budget", "3"]) == 130
     said = capsys.readouterr().err
     assert re.search("interrupted.* whole plan is spent: .* epsilon 1 of 3", said)
-    assert Ledger(tmp_path / "ledger").epsilon_spent == pytest.approx(1, abs=0.01)
+    assert Ledger(f"{texts}.ledger").epsilon_spent == pytest.approx(1, abs=0.01)
 
 
 def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path):

@@ -26,7 +26,7 @@ from dplda.federated._messages import (
     vocabulary_hash,
 )
 from dplda.federated._party import IFTMParty
-from dplda.leaf._checks import check_integer, check_number
+from dplda.leaf._checks import LARGEST_DELTA, check_integer, check_number
 from dplda.leaf._messages import warn_user
 from dplda.privacy import ApproximateDP, Guarantee, NonPrivate
 from dplda.privacy._events import Event
@@ -359,7 +359,7 @@ def _stated_guarantee(stated: Mapping[str, Stated]) -> Guarantee:
     epsilon = max(each.epsilon for each in stated.values())
     delta = max(each.delta for each in stated.values())
     event: Event
-    if epsilon < math.inf and delta < 1.0:
+    if epsilon < math.inf and delta <= LARGEST_DELTA:
         event = ApproximateDP(epsilon, delta)
     else:
         event = NonPrivate()
