@@ -137,7 +137,8 @@ class PrivateEstimator(Described):
         it well below 1 / n_docs.
     ledger : Ledger, str, path-like or None, default=None
         The ledger that the fit is charged to: a budget over many fits. A path names an
-        SQLite file, which also counts the fits of other processes.
+        SQLite file, which also counts the fits of other processes. A relative path is
+        that of the working directory in which it was given.
     random_state : int, RandomState instance or None, default=None
         None draws the noise from a secret key. A seed makes the fit reproducible, and
         voids the guarantee against anyone who knows or guesses the seed
@@ -148,7 +149,7 @@ class PrivateEstimator(Described):
 
     @property
     def ledger(self) -> Any:
-        """The ledger; a relative path is that of the folder in which it was given."""
+        """The ledger, or its absolute path."""
         return vars(self).get("ledger")
 
     @ledger.setter
