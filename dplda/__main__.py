@@ -34,10 +34,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         with ended_by_signals():
             return options.command(options) or 0
     except Ended as end:
-        print(f"error: ended by {end.signal.name}", file=sys.stderr)
+        print(_with_notes(f"error: ended by {end.signal.name}", end), file=sys.stderr)
         return 128 + end.signal
-    except KeyboardInterrupt:
-        print("error: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as end:
+        print(_with_notes("error: interrupted", end), file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of the output, such as head, has ended
         _close_output()
@@ -108,6 +108,11 @@ def _said(error: Exception) -> object:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{os.fspath(error.filename)}: {error.strerror}"
     return error
+
+
+def _with_notes(text: str, end: BaseException) -> str:
+    """A text, and the notes of what ended a command: they say what is spent."""
+    return _printable("; ".join([text, *getattr(end, "__notes__", ())]))
 
 
 def _without_line(

@@ -76,7 +76,7 @@ def instruction_set(request, instruction_sets):
     return request.param
 
 
-SMALL = {"BLOCK": 128, "PIECE": 64, "SAMPLE": 500, "CELLS": 120}
+SMALL = {"BLOCK": 128, "PIECE": 64}
 
 
 @pytest.fixture

@@ -219,8 +219,8 @@ def test_distance_is_taken_out_of_delta(noise_multiplier):
     )
 
 
-@pytest.mark.parametrize("delta", [0.0101, 0.5, 1.0])
-def test_a_delta_that_publishes_one_unit_in_a_hundred_is_refused(delta):
+@pytest.mark.parametrize("delta", [0.00101, 0.5, 1.0])
+def test_a_delta_that_publishes_one_unit_in_a_thousand_is_refused(delta):
     for use in (
         lambda: calibrate(Gaussian, 1.0, delta),
         lambda: split_epsilon(1.0, (1, 2), delta=delta),
@@ -230,7 +230,7 @@ def test_a_delta_that_publishes_one_unit_in_a_hundred_is_refused(delta):
         lambda: LPLDA(2, epsilon=1.0, delta=delta).fit([[1, 0]]),
         lambda: PrivateCountVectorizer(epsilon=1.0, delta=delta).fit(["a"]),
     ):
-        with pytest.raises(ValueError, match=r"delta.* 0\.01\]"):
+        with pytest.raises(ValueError, match=r"delta.* 0\.001\]"):
             use()
 
 

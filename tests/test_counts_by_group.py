@@ -556,7 +556,7 @@ def test_a_file_that_contradicts_itself_is_refused(field, table, tmp_path):
 def test_a_file_of_numbers_that_no_page_can_add_up_is_refused(table, tmp_path):
     huge = {by: np.full_like(counts, 1e308) for by, counts in table.counts.items()}
     dataclasses.replace(table, counts=huge).save(tmp_path / "counts")
-    with pytest.raises(ValueError, match=r"at most 1e.100 on either side of 0"):
+    with pytest.raises(ValueError, match=r"at most 3.4\d*e.38 on either side of 0"):
         load_counts(tmp_path / "counts")
 
 

@@ -775,6 +775,21 @@ def test_two_columns_of_ids_are_two_units_of_one_ledger(tmp_path, capsys):
     assert len(Ledger(tmp_path / "a.csv.ledger").entries()) == 2
 
 
+def test_an_interrupted_count_says_what_is_spent(fitted, capsys, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Curator, "release", interrupted)
+    (tmp_path / "levels").write_text("p0\np1\n")
+    texts = shutil.copy(fitted[0], tmp_path)  # the ledger is beside it
+    job = ["counts", fitted[1], texts, "--user-column", "patient", "--by", "patient"]
+    job += ["--levels", tmp_path / "levels", "--out", tmp_path / "c"]
+    assert main([*map(str, job), "--epsilon", "1", "--budget", "3"]) == 130
+    said = capsys.readouterr().err
+    assert re.search("interrupted.* whole plan is spent: .* epsilon 1 of 3", said)
+    assert Ledger(f"{texts}.ledger").epsilon_spent == pytest.approx(1, abs=0.01)
+
+
 def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path):
     fit = ("fit", tmp_path, "--epsilon", "1", "--out")
     code, error = refused(capsys, *fit, tmp_path / "missing" / "m")
@@ -807,7 +822,7 @@ def test_features_are_private_and_in_the_order_of_the_texts(
     fitted, capsys, tmp_path, monkeypatch
 ):
     table, model, _ = fitted
-    monkeypatch.setattr("dplda.cli._options.TEXTS_AT_ONCE", 150)
+    monkeypatch.setattr("dplda.core._splitter.BLOCK_CHARACTERS", 5000)
     out = tmp_path / "features.csv"
     assert (
         main(

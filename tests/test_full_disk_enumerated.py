@@ -80,7 +80,6 @@ def in_shards(monkeypatch):
     """Texts go to shards although they are few."""
     monkeypatch.setattr("dplda.text._counted.IN_MEMORY", 500)
     monkeypatch.setattr("dplda.core._splitter.BLOCK_CHARACTERS", 3000)
-    monkeypatch.setattr("dplda.document._shards.PLACE", 512)
     monkeypatch.setattr(write_shards, "__kwdefaults__", SMALL_SHARDS)
 
 

@@ -283,7 +283,7 @@ def sizes(few, many):
 def is_affordable(name, value):
     """Whether a call with it takes no time: huge but allowed sizes are left out."""
     limits = {
-        "max_iter": (10, 10**6),
+        "max_iter": (10, 10_000),
         "n_components": (3000, 2**16),
         "n_canaries": (20, math.inf),
         "n_runs": (9, math.inf),

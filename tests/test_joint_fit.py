@@ -801,7 +801,7 @@ def test_a_plan_that_holds_more_than_certificates_is_refused(keys, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"parameters": {"epsilon": 4.0, "max_iter": 10**6}}, "max_iter of a plan"),
+        ({"parameters": {"epsilon": 4.0, "max_iter": 10**6}}, "'max_iter' parameter"),
         ({"kem": 1}, "kem must be true or false"),
         ({"version": "\x1b[31m9"}, r"for dplda \?\[31m9"),
         ({"n_words": 31}, "n_words of a plan"),

@@ -288,7 +288,7 @@ def test_parties_with_different_units():
     send(master, say("a", epsilon=1.0, round=1))
     assert master.released_model().privacy_.epsilon == 8.0
     assert "delta 1e-05 for one document" in str(guarantee)
-    for changes in ({"epsilon": math.inf}, {"delta": 1.0}):
+    for changes in ({"epsilon": math.inf}, {"delta": 1.0}, {"delta": 0.01}):
         master = IFTMMaster(WORDS)
         send(master, say("a"), say("b", **changes))
         assert master.released_model().privacy_.epsilon == math.inf

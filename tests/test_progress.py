@@ -115,7 +115,7 @@ def test_counts_of_groups_show_how_far_they_are(tmp_path, texts):
 
 
 def test_a_transform_shows_how_far_it_is(tmp_path, texts, capsys, monkeypatch):
-    monkeypatch.setattr("dplda.cli._options.TEXTS_AT_ONCE", 50)
+    monkeypatch.setattr("dplda.core._splitter.BLOCK_CHARACTERS", 5000)
     assert fit_files(tmp_path, texts) == 0
     job = ["transform", str(tmp_path / "m"), str(tmp_path / "notes.csv")]
     expected = load_release(tmp_path / "m").transform(texts)

@@ -159,7 +159,7 @@ def test_no_warning_where_the_claim_is_true(corpus):
     """All documents in each round, and a large delta, where the zCDP bound is loose."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model, _ = fitted(corpus, batch_size=60, max_iter=20, delta=0.01)
+        model, _ = fitted(corpus, batch_size=60, max_iter=20, delta=0.001)
     assert model.epsilon_ <= model.published_epsilon_ == 1.0
 
 

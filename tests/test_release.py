@@ -9,6 +9,7 @@ import math
 import os
 import pickle
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -537,7 +538,7 @@ LIES = [
     ((GUARANTEE, "noise_scale"), [[]], "noise_scale"),
     ((GUARANTEE, "noise_scale"), [-1.0], "noise_scale"),
     ((GUARANTEE, "noise_scale"), [10**400], "noise_scale must be a float"),
-    ((GUARANTEE, "events"), [], "1 to 1000000 private steps"),
+    ((GUARANTEE, "events"), [], "steps of 1 to 64 different kinds"),
     ((GUARANTEE, "events"), None, "events"),
     ((GUARANTEE, "events"), [3], "events"),
     ((GUARANTEE, "events"), [{"event": "Cauchy"}], "events"),
@@ -658,15 +659,15 @@ def test_tables_that_are_none_of_counts_are_refused(written, path):
     ],
     ids=lambda step: step["event"],
 )
-def test_events_that_would_take_hours_are_refused_at_once(written, path, step):
-    """Any number of Gaussian events is one, and is only too dear."""
+def test_no_number_of_events_takes_hours(written, path, step):
+    """Those that the accountant takes are known in a second, and may be too dear."""
     header, table = written
-    for count in (10**9, 10**300):
+    for count in (2**36, 2**36 + 1, 10**300):
         events = [{"event": "Repeated", "of": step, "count": count}]
         forge(path, changed(header, GUARANTEE, "events", value=events), table)
-        with pytest.raises(
-            ValueError, match=r"private steps|less than what|events cannot be"
-        ):
+        is_read = count == 2**36 and step["event"] == "PoissonSampled"
+        reason = "less than what" if count == 2**36 else "events cannot be"
+        with nullcontext() if is_read else pytest.raises(ValueError, match=reason):
             load_release(path)
 
 

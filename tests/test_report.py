@@ -410,6 +410,9 @@ def test_the_command_and_the_model_write_the_page(path, tmp_path, capsys, monkey
     (tmp_path / "names.csv").write_text("Heart\n")
     assert main(["report", *given]) == 1
     assert "line 1 must be the number of a topic" in capsys.readouterr().err
+    (tmp_path / "names.csv").write_text("1,Heart\n\n01,Lung\n")
+    assert main(["report", *given]) == 1
+    assert "line 3 names topic 1 again" in capsys.readouterr().err
     assert main(["report", str(path), "--out", str(path)]) == 1
     texts = load_wordnet_glosses().data[:400]
     model = PrivateTopicModel(3, epsilon=8.0, vocabulary=["act", "plant", "water"])

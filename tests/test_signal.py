@@ -222,8 +222,8 @@ def test_a_plan_without_hope_says_so():
     with pytest.warns(LowSignalWarning, match="of 20 topics are expected"):
         expected = plan(n_docs=300, epsilon=1.0, n_components=20)
     assert "word frequencies are expected to be as good" in str(expected)
-    with pytest.warns(UserWarning, match=r"delta=0.01 is at least 1 / 5000"):
-        plan(n_docs=5000, epsilon=8.0, delta=0.01, n_components=2)
+    with pytest.warns(UserWarning, match=r"delta=0.001 is at least 1 / 5000"):
+        plan(n_docs=5000, epsilon=8.0, delta=0.001, n_components=2)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,6 @@ def test_a_plan_without_hope_says_so():
         {"n_words": 0},
         {"n_components": 0},
         {"delta": 0.0},
-        {"mean_doc_words": 0.0},
         {"max_iter": 0},
         {"subsampling_ratio": 0.0},
         {"word_vectors": np.ones((2000, 3))},
@@ -250,10 +249,10 @@ def test_wrong_arguments_of_a_plan_are_named(wrong):
 @pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
 @pytest.mark.parametrize("estimator", [SubLDA, PrivateSVILDA])
 def test_expected_documents_warn_before_the_noise_is_drawn(estimator, corpus):
-    model = estimator(30, epsilon=1.0, subsampling_ratio=1.0, max_iter=2, delta=0.01)
+    model = estimator(30, epsilon=1.0, subsampling_ratio=1.0, max_iter=2, delta=0.001)
     ledger = Ledger(epsilon=5.0)
-    model.set_params(expected_n_docs=100, ledger=ledger)
-    with pytest.warns(UserWarning, match="at least 1 / 100") as caught:
+    model.set_params(expected_n_docs=1000, ledger=ledger)
+    with pytest.warns(UserWarning, match="at least 1 / 1000") as caught:
         model.fit(corpus)
     expected = "about 0 of 30 topics are expected to be shown"
     assert any(expected in str(one.message) for one in caught)
@@ -287,13 +286,14 @@ def test_the_warning_names_the_numbers_that_would_do():
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
 def test_the_number_of_private_documents_is_never_counted(corpus):
+    many = sp.vstack([corpus] * 3)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        SubLDA(3, epsilon=1.0, delta=0.01, max_iter=2).fit(corpus)
-        HDPLDA(3, epsilon=1.0, delta=0.01, max_iter=2).fit(corpus)
+        SubLDA(3, epsilon=1.0, delta=0.001, max_iter=2).fit(many)
+        HDPLDA(3, epsilon=1.0, delta=0.001, max_iter=2).fit(many)
     assert not any("1 / " in str(w.message) for w in caught)
-    with pytest.warns(UserWarning, match="at least 1 / 400"):
-        SubLDA(3, epsilon=1.0, delta=0.01, max_iter=2, expected_n_docs=400).fit(corpus)
+    with pytest.warns(UserWarning, match="at least 1 / 1200"):
+        SubLDA(3, epsilon=1.0, delta=0.001, max_iter=2, expected_n_docs=1200).fit(many)
 
 
 def test_an_epsilon_above_20_warns(corpus):

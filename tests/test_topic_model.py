@@ -511,17 +511,6 @@ def test_a_release_takes_the_texts_that_its_model_takes(fitted, tmp_path):
         np.testing.assert_array_equal(released.transform(kind(TEXTS[:4])), expected)
 
 
-def test_form_letters_are_told_to_the_owner_before_the_charge():
-    letters = [f"dear customer, your order number {n} is late" for n in range(90)]
-    ledger = Ledger()
-    model = small(ledger=ledger)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", PrivateDataWarning)
-        with pytest.raises(PrivateDataWarning, match=r"^89 texts .* only in digits"):
-            model.fit([*TEXTS, *letters])
-    assert ledger.epsilon_spent == 0
-
-
 def test_words_are_marked_as_those_of_the_inner_model(fitted):
     ours = dplda.displays.top_words(fitted, mark_noise=True, n_top_words=60)
     inner = dplda.displays.top_words(

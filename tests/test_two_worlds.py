@@ -53,7 +53,7 @@ def texts_of(X):
 def vocabulary(X, **options):
     model = PrivateCountVectorizer(
         epsilon=4.0,
-        delta=0.01,
+        delta=0.001,
         candidates=["w0", "w3", "nowhere"],
         max_doc_words=4,
         random_state=2,

@@ -106,8 +106,8 @@ def test_one_warning_says_both_numbers(corpus):
             fit_few(corpus[0], max_iter=5, prior_components=prior)
         (said,) = [str(w.message) for w in caught if w.category is LowSignalWarning]
         assert re.search(
-            r"^all topics of SubLDA are weak, because they are not tested, and "
-            r"signal_to_noise_ of SubLDA is 0\.\d+:",
+            r"^all topics of SubLDA are weak, because they are not tested "
+            r"\(signal_to_noise_ is 0\.\d+\):",
             said,
         )
         assert meaning in said

@@ -30,7 +30,7 @@ from dplda.cli._options import (
     show_card,
 )
 from dplda.cli._private_texts import private_texts
-from dplda.leaf._checks import check_number
+from dplda.leaf._checks import check_epsilon
 from dplda.leaf._files import reserved
 from dplda.leaf._messages import Progress, named
 
@@ -65,7 +65,7 @@ def add_commands(add_parser: AddParser) -> None:
 
 
 def _counts(options: argparse.Namespace) -> int:
-    check_number("--epsilon", options.epsilon, 0.0, 1e9, closed="right")
+    check_epsilon(options.epsilon, "--epsilon")
     choose_ledger(options)
     check_output(options.out, options.model, options.texts, options.ledger, is_new=True)
     groups = groupings(options)
@@ -99,14 +99,13 @@ def _is_wanted(
 ) -> bool:
     """Say how much noise numbers will have; on a terminal, ask before spending."""
     from dplda.reading._groups import groups_of  # not for options and --help
-    from dplda.reading._noisy_sum import noise_of_sum
+    from dplda.reading._noisy_sum import noise_of_sum, noise_scale_of
 
     by: dict[str, list[str]] = {name: [] for name in groups}  # no column is read
     has_users = options.id_column is not None
     given = given_groups(options, groups, by)
     norm = groups_of(n_topics=n_topics, has_users=has_users, **given).norm
-    mechanism = noise_of_sum(options.epsilon, options.delta)
-    noise = mechanism.scale * norm / mechanism.radius
+    noise = noise_scale_of(noise_of_sum(options.epsilon, options.delta), norm)
     unit = "users" if has_users else "texts"
     say(
         f"Each number will have noise of standard deviation {noise:.3g}. Compare it "

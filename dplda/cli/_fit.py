@@ -46,7 +46,7 @@ from dplda.cli._options import (
     words_beside,
 )
 from dplda.cli._private_texts import PrivateTexts, private_texts
-from dplda.leaf._checks import check_number
+from dplda.leaf._checks import check_epsilon
 from dplda.leaf._files import reserved
 
 if TYPE_CHECKING:
@@ -315,7 +315,7 @@ def _checked(options: argparse.Namespace) -> dict[str, Grouping]:
         options.epsilon = EPSILON
     if options.example == (options.texts is not None) or options.epsilon is None:
         options.parser.error("give TEXTS and --epsilon, or --example instead of TEXTS")
-    check_number("--epsilon", options.epsilon, 0.0, 1e9, closed="right")
+    check_epsilon(options.epsilon, "--epsilon")
     if options.texts is not None:
         choose_ledger(options)
     inputs = (options.texts, options.ledger, options.public_texts)

@@ -10,7 +10,6 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
     from dplda import ReleasedModel
 
-TEXTS_AT_ONCE = 1000
 MODEL = "file that dplda fit or save_release wrote"
 USERS = "column that says whose text it is: protects users"
 
@@ -317,7 +315,7 @@ def _report(options: argparse.Namespace) -> None:
 
 def _names_in(path: Path) -> dict[int, str]:
     """Names of topics by their rows, of a file with both in each line."""
-    names = {}
+    names: dict[int, str] = {}
     for number, line in enumerate(public_text(path).splitlines(), start=1):
         row, _, name = line.partition(",")
         if not line.strip():
@@ -327,12 +325,15 @@ def _names_in(path: Path) -> dict[int, str]:
                 f"{path}, line {number} must be the number of a topic, a comma and its "
                 "name, such as 5,Heart"
             )
+        if int(row) in names:
+            raise ValueError(f"{path}, line {number} names topic {int(row)} again")
         names[int(row)] = name.strip()
     return names
 
 
 def _transform(options: argparse.Namespace) -> None:
-    from dplda.leaf._rows import collected  # not for options and --help
+    from dplda.core._splitter import in_blocks  # not for options and --help
+    from dplda.leaf._rows import collected
 
     check_output(options.out, options.model, options.texts)
     is_array = options.out.suffix.lower() == ".npy"
@@ -347,11 +348,18 @@ def _transform(options: argparse.Namespace) -> None:
     read = Estimated(found.rows, found.share_read)
     rows = progress.during(read, named("reading and transforming texts"))  # private
 
+    ids: list[str | None] = []  # of a block
+
+    def texts() -> Iterator[str]:
+        for text, of_text, _ in rows:
+            ids.append(of_text)
+            yield text
+
     def blocks() -> Iterator[tuple[Sequence[str | None], np.ndarray]]:
         """Ids and topic weights of consecutive texts; private."""
-        while block := list(islice(rows, TEXTS_AT_ONCE)):
-            texts, ids, _ = zip(*block)
-            yield ids, model.transform(texts)
+        for block in in_blocks(texts()):
+            yield ids, model.transform(block)
+            ids.clear()
 
     if is_array:
         n_rows = len(collected((weights for _, weights in blocks()), options.out))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -23,9 +24,16 @@ from dplda.leaf._rows import collected
 from dplda.privacy import PrivacyLeakWarning
 
 MAX_COMPONENTS = 2**16  # with 100,000 words, the table takes 52 GB
-MAX_ITER = 10**6  # a plan lists all rounds before round 1
+# No default has more than 400. A fit lists all rounds before round 1, and accounting
+# for a million takes minutes.
+MAX_ITER = 10_000
 # Constraints of parameters, as scikit-learn checks them.
 Constraints: TypeAlias = Mapping[str, Sequence[object]]
+
+
+def last_quarter(max_iter: int) -> int:
+    """How many of the last sweeps of a sampler are averaged; enters seeded results."""
+    return math.ceil(max_iter / 4)
 
 
 class BaseTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Described):

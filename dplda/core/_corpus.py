@@ -30,7 +30,7 @@ Matrix: TypeAlias = npt.ArrayLike | sp.sparray | sp.spmatrix
 
 MAX_TOKENS = LARGEST_INTEGER
 # Tokens that share a stream for their order (it enters seeded results), and entries of
-# X that are computed at a time. They stay in the cache.
+# X, or cells of a table, that are computed at a time. They stay in the cache.
 BLOCK = 1 << 16
 LARGEST_COUNT = 1e12  # squares of the sum of 1e7 such counts are finite in float32
 COPIES = 10  # a fit warns if more than one row in this many is a copy
@@ -427,13 +427,19 @@ def row_keys(X: sp.csr_array) -> npt.NDArray[np.float64]:
     return keys
 
 
+def n_repeated(values: npt.NDArray[np.generic]) -> int:
+    """How many values are there more than once, but for the first of each."""
+    ordered = np.sort(values)  # np.unique takes several times the memory
+    return int(np.count_nonzero(ordered[1:] == ordered[:-1]))
+
+
 def warn_of_equal_rows(keys: npt.NDArray[np.float64]) -> None:
     """Warn that many documents are copies; the warning is private.
 
     `keys` (n_docs,) are the `row_keys`.
     """
-    keys = np.sort(keys[keys > 0])  # np.unique takes several times the memory
-    n_copies = np.count_nonzero(keys[1:] == keys[:-1])
+    keys = keys[keys > 0]
+    n_copies = n_repeated(keys)
     if COPIES * n_copies > len(keys):
         warn_user(
             f"{n_copies} of {len(keys)} rows of X with words are copies of other rows: "

@@ -199,7 +199,7 @@ def charged(part: Guarantee) -> tuple[tuple[Event, ...], float]:
     If `part.epsilon` is larger than the cost of `part.events`, the statement itself is
     charged instead.
     """
-    if part.epsilon <= part.epsilon_at(part.delta) * (1.0 + 1e-9):
+    if part.is_of_events:
         return part.events, part.total_variation
     return as_statement(part.epsilon, part.delta, part.total_variation)
 

@@ -12,10 +12,11 @@ from os import PathLike
 
 from sklearn.base import BaseEstimator
 
-from dplda.leaf._checks import LARGEST_DELTA
+from dplda.leaf._checks import LARGEST, LARGEST_DELTA
 from dplda.leaf._compat import Interval as _Interval
 from dplda.leaf._compat import Options
 from dplda.privacy import Ledger
+from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
 
 
 class Interval(_Interval):
@@ -28,20 +29,24 @@ class Interval(_Interval):
 # A smaller delta cannot pay for the distance of the noise from its ideal law.
 SMALLEST_DELTA = 1e-14
 PRIVACY_CONSTRAINTS = {
-    # exp(epsilon) is useless long before 1e9, and finite numbers keep sums finite
     "epsilon": [
         None,
-        Interval(Real, 0, 1e9, closed="right"),
+        Interval(Real, 0, LARGEST, closed="right"),
         Options(Real, {math.inf}),
     ],
     "delta": [Interval(Real, SMALLEST_DELTA, LARGEST_DELTA, closed="both")],
     "ledger": [None, str, PathLike, Ledger],
 }
-NOISE_MULTIPLIER = [None, Interval(Real, 0, 1e9, closed="right")]
-# the range of the flip probabilities that can be drawn
+NOISE_MULTIPLIER = [None, Interval(Real, 0, LARGEST, closed="right")]
+# of the bits that can be drawn
 BIT_EPSILON = [
     None,
-    Interval(Real, 1e-6, 11.3, closed="both"),
+    Interval(
+        Real,
+        RandomizedBits(MAX_FLIP).epsilon,
+        RandomizedBits(MIN_FLIP).epsilon,
+        closed="both",
+    ),
     Options(Real, {math.inf}),
 ]
 
@@ -125,11 +130,12 @@ class PrivateEstimator(Described):
     Parameters
     ----------
     delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, from 1e-14 to 0.01. Choose
+        The delta of (epsilon, delta)-differential privacy, from 1e-14 to 0.001. Choose
         it well below 1 / n_docs.
     ledger : Ledger, str, path-like or None, default=None
         The ledger that the fit is charged to: a budget over many fits. A path names an
-        SQLite file, which also counts the fits of other processes.
+        SQLite file, which also counts the fits of other processes. A relative path is
+        that of the working directory of each fit.
     random_state : int, RandomState instance or None, default=None
         None draws the noise from a secret key. A seed makes the fit reproducible, and
         voids the guarantee against anyone who knows or guesses the seed

@@ -197,10 +197,13 @@ def warn_if_weak(estimator: BaseEstimator, instead: str | None = None) -> None:
     if not tested:
         facts = f"all topics of {name} are weak, because they are not tested"
         meaning = "nobody knows which of them are more than noise"
+    if instead is not None:  # it says how many are weak
+        facts = f"most topics of {name} are weak"
+        meaning = instead
     advice = plan = ""
     signal = getattr(estimator, "signal_to_noise_", None)
     if signal is not None:
-        facts += f", and signal_to_noise_ of {name} is {signal:.2g}"
+        facts += f" (signal_to_noise_ is {signal:.2g})"
         plan = ". dplda.plan says before a fit what to expect"
         trust = getattr(estimator, "prior_trust_", None) or 0.0
         if trust >= 1.0 - trust:
@@ -210,7 +213,7 @@ def warn_if_weak(estimator: BaseEstimator, instead: str | None = None) -> None:
     if n_read >= 2:
         advice += f"n_components={n_read} in a new fit (which costs, too), "
     warn_user(
-        f"{facts}: {instead or meaning}; use {advice}more documents, a larger epsilon, "
+        f"{facts}: {meaning}; use {advice}more documents, a larger epsilon, "
         f"or fewer words{plan}",
         LowSignalWarning,
     )

@@ -21,7 +21,6 @@ from dplda.leaf._checks import check_integer
 # `scripts/wordnet_glosses` writes the file. The text of a version never changes.
 _VERSION = "1"
 _DIGEST = "b7b2956dc706b4b5b07cf241fa3241bcacec32d18ff1f3aef67a66133e610e21"
-WORDS_OF_A_LANGUAGE = 20_000  # in the list of a language other than English
 _WORD = re.compile("[a-z]{3,}")
 
 
@@ -104,8 +103,8 @@ def load_public_vocabulary(
     Parameters
     ----------
     n_words : int or None, default=2000
-        Number of words. English has 27,294; other languages have at most 20,000. None
-        takes the whole list.
+        Number of words. English has 27,294; another language has those that are at
+        least one in a million of its words. None takes the whole list.
     language : str, default="en"
         The language by its code, such as "de". English needs no other package. Other
         languages need wordfreq and stopwordsiso (extra ``languages``); Chinese,
@@ -197,13 +196,11 @@ def _by_wordfreq(language: str) -> tuple[list[str], set[str]]:
         ) from error
     if language not in languages():
         raise ValueError(f"language must be one of {languages()}, got {language!r}")
-    frequent = wordfreq.top_n_list(language, 4 * WORDS_OF_A_LANGUAGE)
+    # those of at least one in a million words
+    frequent = list(wordfreq.iter_wordlist(language, "small"))
     stop_words = [*stopwordsiso.stopwords(language)]
     if not unicodedata.name(frequent[0][0]).startswith("LATIN"):
         stop_words += ENGLISH_STOP_WORDS  # in another script they are quotations
     given = Words.of(language, stop_words=stop_words)
     whole = (words[0] for words in map(given, frequent) if len(words) == 1)
-    ranked: dict[str, None] = {}  # without repetitions
-    while len(ranked) < WORDS_OF_A_LANGUAGE and (word := next(whole, None)):
-        ranked[word] = None
-    return [*ranked], {*given.stop_words}
+    return [*dict.fromkeys(whole)], {*given.stop_words}

@@ -30,9 +30,9 @@ from dplda.document._document_budget import (
 )
 from dplda.document._earlier import check_earlier
 from dplda.document._noisy_table import NoisyTable
-from dplda.document._plan import LARGEST
 from dplda.document._rules import FEW_WORDS, default_prior
 from dplda.document._training import Training
+from dplda.leaf._checks import LARGEST_INTEGER
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._users import RELATIONS
 from dplda.privacy import Guarantee
@@ -136,7 +136,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
         "prior_components": [None, "array-like"],
         "word_vectors": [None, "array-like"],
-        "expected_n_docs": [None, Interval(Integral, 1, LARGEST, closed="both")],
+        "expected_n_docs": [
+            None,
+            Interval(Integral, 1, LARGEST_INTEGER, closed="both"),
+        ],
         "doc_topic_prior": [None, *BaseLDA._parameter_constraints["doc_topic_prior"]],
     }
 

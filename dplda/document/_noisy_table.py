@@ -14,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
+from dplda.core._corpus import BLOCK
 from dplda.core._fold_in import slices
 from dplda.document._document_budget import Round
 from dplda.document._public_words import PublicWords, Vectors
-from dplda.document._table_estimate import PIECE_CELLS, CellPrior, NoisyCells, estimated
+from dplda.document._table_estimate import CellPrior, NoisyCells, estimated
 from dplda.document._topic_test import Claim, Tested, met
 from dplda.document._word_totals import WordTotals
 from dplda.kernels import _denoise
@@ -148,7 +149,7 @@ def random_table(
     totals = reading.totals
     average = np.empty((len(totals), n_components))
     reader = streams.reader(Purpose.INITIAL_TABLE, 0)
-    for piece in slices(len(totals), max(1, PIECE_CELLS // n_components)):
+    for piece in slices(len(totals), max(1, BLOCK // n_components)):
         words = reader.words(average[piece].size)
         draws = uniform(words, positive=True).reshape(-1, n_components)
         ratios = nearly_equal(draws) if alike else -np.log(draws)

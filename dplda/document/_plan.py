@@ -19,11 +19,10 @@ from dplda.core._private_estimator import SMALLEST_DELTA
 from dplda.core._signal import FALSE_POSITIVES, FALSE_TOPICS
 from dplda.document._document_budget import (
     NORM,
-    SCALE_UP,
     SMALLEST_RATIO,
     document_budget,
 )
-from dplda.leaf._checks import check_delta, check_integer, check_number
+from dplda.leaf._checks import check_delta, check_epsilon, check_integer, check_number
 from dplda.leaf._messages import warn_user
 from dplda.privacy import Gaussian, LowSignalWarning, calibrate, split_epsilon
 
@@ -49,14 +48,6 @@ PAYS = 0.37
 CLAIM = 0.0058
 SPREAD = 0.93
 MIDDLE = -ndtri(FALSE_TOPICS / 2)  # z of the median topic if just half are shown
-# In eight of ten settings, the true number of documents was FEWEST to MOST times
-# `half`.
-FEWEST = 0.4
-MOST = 2.3
-# A document scaled to the norm C has about BURST * C * length**LENGTH counts.
-BURST = 3.1
-LENGTH = 0.2
-LARGEST = 10**12  # documents, words or topics: more is a mistake
 # Below this number of documents, the formula counts too many topics: fits of 300
 # documents of KOS, glosses, NIPS and BBC show no topic up to epsilon 8, where it counts
 # up to 2 of 5 (benchmarks/topic_signal.py plan).
@@ -80,10 +71,9 @@ class Plan:
     ----------
     n_docs, n_words, n_components, epsilon, delta, word_vectors : float or bool
         As given.
-    signal : float
-        Expected mean count in a cell of `components_`, in counts of scaled documents.
     noise : float
-        Standard deviation of the noise of such a cell, in the same counts.
+        Standard deviation of the noise in a cell of `components_`, in counts of
+        documents that are scaled to the same L2 norm.
     new_words : float
         Expected knowledge of words that are new to a document: the gain of private
         topics over word frequencies, as a share of the gain of topics without privacy
@@ -96,8 +86,7 @@ class Plan:
     new_words_error : float
         Standard error of `new_words` on a corpus that the formula was not fitted to.
     docs_for_half : int
-        Number of documents with which `new_words` is a half. From 0.4 to 2.3 times this
-        number were measured.
+        Number of documents with which `new_words` is a half.
     docs_to_pay : int
         Number of documents from which topics are expected to add something to what
         costs less: to word totals, or with vectors, of general English, to 60 public
@@ -121,7 +110,6 @@ class Plan:
     epsilon: float
     delta: float
     word_vectors: bool
-    signal: float
     noise: float
     new_words: float
     new_words_english: float
@@ -140,14 +128,15 @@ class Plan:
             known += f", of general English {self.new_words_english:.0%}"
         elif self.new_words <= 0:
             known = "none: word frequencies are expected to be as good"
-        low, high = FEWEST * self.docs_for_half, MOST * self.docs_for_half
-        half = f"{self.docs_for_half:,} ({low:,.0f} to {high:,.0f})"
+        # if the formula knows too little or too much by its standard error
+        low = docs_to_know(0.5 - self.new_words_error, self.docs_for_half)
+        high = docs_to_know(0.5 + self.new_words_error, self.docs_for_half)
+        half = f"{self.docs_for_half:,} ({low:,} to {high:,})"
         words = f"{self.n_words:,}{' with vectors' * self.word_vectors}"
         rows = {
             "epsilon, delta": f"{self.epsilon:g}, {self.delta:g}",
             "documents": f"{self.n_docs:,}",
             "words, topics": f"{words}, {self.n_components}",
-            "signal per cell": f"{self.signal:.3g} counts",
             "noise per cell": f"{self.noise:.3g} counts",
             "knowledge of new words": known,
             "documents for half of it": half,
@@ -180,7 +169,6 @@ def plan(
     epsilon: float,
     n_words: int = 2000,
     n_components: int = 10,
-    mean_doc_words: float = 100.0,
     delta: float = 1e-6,
     subsampling_ratio: float = 1.0,
     max_iter: int | None = None,
@@ -203,9 +191,6 @@ def plan(
         Size of the vocabulary.
     n_components : int, default=10
         Number of topics.
-    mean_doc_words : float, default=100.0
-        Expected number of words of the vocabulary in a document. Only `signal` depends
-        on it.
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy.
     subsampling_ratio : float, default=1.0
@@ -257,14 +242,13 @@ def plan(
         )
     sizes = {"n_docs": n_docs, "n_words": n_words, "n_components": n_components}
     for name, size in sizes.items():
-        check_integer(name, size, 1, LARGEST)
-    check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
+        check_integer(name, size, 1)
+    check_epsilon(epsilon)
     check_delta(delta, least=SMALLEST_DELTA)
-    check_number("mean_doc_words", mean_doc_words, 0.0, LARGEST, closed="right")
     check_number("subsampling_ratio", subsampling_ratio, SMALLEST_RATIO, 1.0)
     if max_iter is not None:
         check_integer("max_iter", max_iter, 1, MAX_ITER)
-    sizes_of_groups = tuple(check_integer("groups", n, 1, LARGEST) for n in groups)
+    sizes_of_groups = tuple(check_integer("groups", n, 1) for n in groups)
     for_topics = float(epsilon)
     noise = 0.0
     if sizes_of_groups:
@@ -279,20 +263,17 @@ def plan(
     known = 1 - 0.5 * (half / n_docs) ** DECAY
     of_clusters = CLUSTERS if word_vectors else 0.0
     to_know = PAYS if word_vectors else 0.0
-    # mean number of counts of a scaled document
-    scaled = min(SCALE_UP * mean_doc_words, BURST * NORM * mean_doc_words**LENGTH)
     return Plan(
         **sizes,
         epsilon=float(epsilon),
         delta=float(delta),
         word_vectors=word_vectors,
-        signal=n_docs * scaled / (n_words * n_components),
         noise=NORM * budget.noise,
         new_words=known,
         new_words_english=of_clusters + (1 - of_clusters) * max(0.0, known),
         new_words_error=ERROR,
         docs_for_half=math.ceil(half),
-        docs_to_pay=math.ceil(half * (0.5 / (1 - to_know)) ** (1 / DECAY)),
+        docs_to_pay=docs_to_know(to_know, half),
         topics_shown=topics_shown(budget.noise, n_docs, n_components),
         recommended_components=min(100, max(2, most_topics(budget.noise, n_docs))),
         groups=sizes_of_groups,
@@ -300,6 +281,11 @@ def plan(
         # a two-sided test of the difference of two numbers
         smallest_change=-ndtri(FALSE_POSITIVES / 2) * math.sqrt(2) * noise,
     )
+
+
+def docs_to_know(share: float, half: float) -> int:
+    """Number of documents with which topics know a share, if `half` know a half."""
+    return math.ceil(half * (0.5 / (1 - share)) ** (1 / DECAY))
 
 
 def split_counts(epsilon: float, share: float, delta: float) -> tuple[float, float]:

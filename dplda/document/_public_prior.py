@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
+from dplda.core._base import MAX_ITER
 from dplda.core._corpus import Corpus, positive_entries
 from dplda.core._texts import column_words, texts_in
 from dplda.core._words import counter_of
@@ -26,7 +27,6 @@ from dplda.privacy._streams import Streams
 # Pseudo-tokens of a word whose released weight equals its noise scale. The fit expects
 # such an error of the frequency.
 TOKENS = 6.0
-LEAST_NOISE = 0.1  # least noise scale of a released weight, for weights without noise
 
 # The words of each topic: in order, or by the number of the topic.
 Seeds: TypeAlias = Sequence[Sequence[str]] | Mapping[int, Sequence[str]]
@@ -140,7 +140,7 @@ def public_prior(
     [1, 1, 1, 0, 0, 0]
     """
     n_components = check_integer("n_components", n_components, 1, MAX_COMPONENTS)
-    max_iter = check_integer("max_iter", max_iter, 1, 10**6)
+    max_iter = check_integer("max_iter", max_iter, 1, MAX_ITER)
     if X is None and seed_words is None:
         return _released_weights(vocabulary, n_components)
     words = None  # the words of the columns, if known
@@ -191,9 +191,11 @@ def _released_weights(vocabulary: ReleasedWords, n_components: int) -> np.ndarra
     pairs = [" " in word for word in vocabulary.get_feature_names_out()]
     noise = vocabulary.word_weight_scale_ * np.where(pairs, 2.0, 1.0)
     released = vocabulary.word_weights_
-    kind = WordTotals if noise.any() else ExactTotals  # as the vectorizer was fitted
-    tokens = TOKENS * kind(released, noise, float(released.mean())).smooth()
-    row: np.ndarray = tokens / np.maximum(noise, LEAST_NOISE)
+    totals = WordTotals(released, noise, float(released.mean()))
+    if not noise.any():  # weights without noise count as if its scale were 1
+        totals = ExactTotals(**vars(totals))
+        noise = np.ones(len(noise))
+    row: np.ndarray = TOKENS * totals.smooth() / noise
     return np.tile(row / n_components, (n_components, 1))
 
 

@@ -34,8 +34,6 @@ from dplda.document._private_side import Engine, Halves, RoundInference, RoundTa
 from dplda.leaf._files import explained, nameless, write_all
 from dplda.leaf._threads import n_threads
 
-PLACE = 1 << 16  # bytes; places in a file are multiples
-
 
 @dataclass(frozen=True)
 class Lane:
@@ -211,7 +209,7 @@ class InProcess:
         self._close()
 
     def _write(self, arrays: list[np.ndarray]) -> Waiting:
-        size = place_for(sum(array.nbytes for array in arrays))
+        size = sum(array.nbytes for array in arrays)
         free = self._free[size]
         begin = free.pop() if free else self._end
         self._end = max(self._end, begin + size)
@@ -251,14 +249,8 @@ class InProcess:
         of_document = uniform_theta(1, n_components).nbytes * keeps_weights
         sizes = [8 * shard.n_units for shard in corpus.shards]  # scales
         sizes += [of_document * shard.n_docs for shard in corpus.shards]
-        places = list(map(place_for, sizes))
         # the new result of a task is written before the old one is forgotten
-        return cls(sum(places) + sum(set(places)))
-
-
-def place_for(size: int) -> int:
-    """Bytes in the file for an array; arrays of about the same size share places."""
-    return -(-size // PLACE) * PLACE
+        return cls(sum(sizes) + sum(set(sizes)))
 
 
 @dataclass

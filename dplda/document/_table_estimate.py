@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dplda.core._corpus import BLOCK
 from dplda.core._fold_in import pad, slices
 from dplda.document._public_words import Agreement, PublicWords
 from dplda.kernels import _denoise
@@ -29,10 +30,8 @@ FACTORS = np.array(
 WIDTH = 0.25
 # The first frequencies of the factors are exp(-TILT factor): their mean factor is 1.
 TILT = 0.2771
-SAMPLE = 2**16  # approximate number of cells from which frequencies are learned
 # Difference, over a cell's noise, by which the slope of its posterior mean is computed.
 STEP = 0.25
-PIECE_CELLS = 2**14  # that a thread computes at a time; no result depends on it
 
 
 class NoisyCells(NamedTuple):
@@ -98,9 +97,8 @@ class CellPrior:
             prior = cls(factors, pad(expected), trust, agreement)
         else:
             prior = before
-        histogram = np.zeros(nodes()[0].shape[1:], np.int64)  # of sampled cells
-        every = max(1, values.size // SAMPLE)
-        _denoise.count(*prior.inputs(cells), every, histogram)
+        histogram = np.zeros(nodes()[0].shape[1:], np.int64)  # of the cells
+        _denoise.count(*prior.inputs(cells), 1, histogram)
         rows, columns = np.nonzero(histogram)
         likelihood = nodes()[0][:, rows, columns]
         share = histogram[rows, columns] / np.einsum("gi,g->i", likelihood, factors)
@@ -219,7 +217,7 @@ def add_up(
             kept &= ~negative
         cells[:] = np.where(kept, moved, 0)
 
-    in_threads(move, slices(len(table), max(1, PIECE_CELLS // table.shape[1])), n_jobs)
+    in_threads(move, slices(len(table), max(1, BLOCK // table.shape[1])), n_jobs)
 
 
 def topic_sizes(table: np.ndarray, n_jobs: int | None) -> np.ndarray:

@@ -21,11 +21,12 @@ from dplda.federated._messages import (
     LocalModel,
     MessageError,
     NextModel,
+    message_of,
     most_bytes,
     vocabulary_hash,
 )
 from dplda.federated._party import IFTMParty
-from dplda.leaf._checks import check_integer, check_number
+from dplda.leaf._checks import LARGEST_DELTA, check_integer, check_number
 from dplda.leaf._messages import warn_user
 from dplda.privacy import ApproximateDP, Guarantee, NonPrivate
 from dplda.privacy._events import Event
@@ -358,7 +359,7 @@ def _stated_guarantee(stated: Mapping[str, Stated]) -> Guarantee:
     epsilon = max(each.epsilon for each in stated.values())
     delta = max(each.delta for each in stated.values())
     event: Event
-    if epsilon < math.inf and delta < 1.0:
+    if epsilon < math.inf and delta <= LARGEST_DELTA:
         event = ApproximateDP(epsilon, delta)
     else:
         event = NonPrivate()
@@ -463,7 +464,13 @@ def answer_request(
         )
     else:
         estimator.fit(X)
-    return LocalModel.from_estimator(estimator, party, request.round, vocabulary)
+    return message_of(
+        estimator,
+        party,
+        request.round,
+        vocabulary,
+        has_answered=estimator._note_answer(),
+    )
 
 
 def _check_party(name: str, estimator: object) -> None:

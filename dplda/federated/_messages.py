@@ -30,8 +30,6 @@ from dplda.release._container import MAX_BYTES, pack, unpack
 from dplda.release._records import read_flag
 from dplda.release._release import warn_of_leaks
 
-# rows that were normalized in float32 miss 1 by about 1e-5 at most
-ROW_SUM_TOLERANCE = 1e-4
 MAX_HEADER = 10_000  # bytes of all but the tables, which are parsed before any check
 UNITS = ("word", "token", "document", "user")
 
@@ -226,8 +224,8 @@ class LocalModel(_Message):
         -----
         PrivacyLeakWarning
             If the model has no guarantee, or drew its noise from a given seed, or if a
-            message of a later round states one fit, because no ledger is given, and
-            this fit of an `IFTMParty` has answered no round before.
+            message of a later round states one fit, because no ledger is given.
+            `answer_request` warns of the latter once for each fit.
 
         Notes
         -----
@@ -236,43 +234,52 @@ class LocalModel(_Message):
         for each fit. At delta 0, the stated epsilon is therefore that of the ideal
         mechanism.
         """
-        check_model(model)
-        guarantee = model.privacy_
-        warn_of_leaks(type(model).__name__, guarantee)
-        components = check_topics(model.components_, "components_")  # public
-        totals = components.sum(axis=1, keepdims=True)
-        words = words_of(model)
-        if words is not None and vocabulary != vocabulary_hash(words):
-            raise MessageError(
-                "the model was trained on words of another vocabulary; count the words "
-                "of the federation, in its order, and fit again"
-            )
-        ledger = getattr(model, "ledger", None)
-        epsilon = guarantee.epsilon
-        if ledger is not None:
-            epsilon = max(epsilon, as_ledger(ledger).epsilon_at(guarantee.delta))
-        message = cls(
-            round=round_number,
-            vocabulary=vocabulary,
-            table=(components / totals).astype(np.float32),
-            party=party,
-            weight=float(totals.sum()),
-            epsilon=epsilon,
-            delta=guarantee.delta,
-            unit=guarantee.unit,
-            evidence=getattr(model, "topic_evidence_", None),
-            seeded=guarantee.seeded,
+        return message_of(model, party, round_number, vocabulary, has_answered=False)
+
+
+def message_of(
+    model: BaseEstimator,
+    party: str,
+    round_number: int,
+    vocabulary: str,
+    *,
+    has_answered: bool,
+) -> LocalModel:
+    """The message of a model; `has_answered` says whether its fit made one before."""
+    check_model(model)
+    guarantee = model.privacy_
+    warn_of_leaks(type(model).__name__, guarantee)
+    components = check_topics(model.components_, "components_")  # public
+    totals = components.sum(axis=1, keepdims=True)
+    words = words_of(model)
+    if words is not None and vocabulary != vocabulary_hash(words):
+        raise MessageError(
+            "the model was trained on words of another vocabulary; count the words "
+            "of the federation, in its order, and fit again"
         )
-        # an `IFTMParty` answers many rounds with one fit
-        has_answered = getattr(model, "_note_answer", bool)()
-        if ledger is None and epsilon < math.inf and round_number and not has_answered:
-            warn_user(
-                f"this message states the cost of one fit, epsilon {epsilon:.4g}; if "
-                f"{party} has answered earlier rounds with other fits, their costs add "
-                "up: fit all of them with one ledger",
-                PrivacyLeakWarning,
-            )
-        return message
+    ledger = getattr(model, "ledger", None)
+    epsilon = guarantee.epsilon
+    if ledger is not None:
+        epsilon = max(epsilon, as_ledger(ledger).epsilon_at(guarantee.delta))
+    if ledger is None and epsilon < math.inf and round_number and not has_answered:
+        warn_user(
+            f"this message states the cost of one fit, epsilon {epsilon:.4g}; if "
+            f"{party} has answered earlier rounds with other fits, their costs add "
+            "up: fit all of them with one ledger",
+            PrivacyLeakWarning,
+        )
+    return LocalModel(
+        round=round_number,
+        vocabulary=vocabulary,
+        table=(components / totals).astype(np.float32),
+        party=party,
+        weight=float(totals.sum()),
+        epsilon=epsilon,
+        delta=guarantee.delta,
+        unit=guarantee.unit,
+        evidence=getattr(model, "topic_evidence_", None),
+        seeded=guarantee.seeded,
+    )
 
 
 def vocabulary_hash(words: Sequence[str]) -> str:
@@ -340,10 +347,12 @@ def _table(table: npt.ArrayLike) -> npt.NDArray[np.float32]:
             "table must hold probabilities, got negative, infinite or NaN entries"
         )
     error = np.abs(array.sum(axis=1, dtype=np.float64) - 1).max(initial=0.0)
-    if error > ROW_SUM_TOLERANCE:
+    # of a sum of as many numbers in single precision
+    rounding = array.shape[1] * float(np.finfo(np.float32).eps)
+    if error > rounding:
         raise ValueError(
-            f"rows of table must sum to 1 within {ROW_SUM_TOLERANCE:g}, got an error "
-            f"of {error:.3g}; divide each topic by its sum"
+            f"rows of table must sum to 1 within {rounding:.1g}, got an error of "
+            f"{error:.3g}; divide each topic by its sum"
         )
     array.flags.writeable = False
     return array

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from dplda.core._base import BaseLDA
+from dplda.core._base import BaseLDA, last_quarter
 from dplda.core._corpus import (
     Corpus,
     check_counts,
@@ -43,7 +43,6 @@ from dplda.privacy._mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.privacy.mechanisms import Curator
 
-AVERAGED = 5  # the last fifth of the sweeps is averaged; enters every seeded result
 NOISY_TOKENS = "noisy tokens"
 TOKEN_RELATION = "one token is blanked, its position stays"
 TOKEN_ASSUMPTIONS = (
@@ -67,10 +66,10 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     n_components : int, default=10
         Number of topics. Parties may have different numbers.
     token_epsilon : float
-        Epsilon of one token that is blanked, from 1e-6 to 11.3; must be given. ``inf``
+        Epsilon of one token that is blanked, from 4e-7 to 11.33; must be given. ``inf``
         trains without noise and without privacy.
     delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well
+        The delta of (epsilon, delta)-differential privacy, up to 0.001. Choose it well
         below 1 / n_tokens.
     max_doc_tokens : int or None, default=None
         Largest number of tokens of a document that are used, chosen at random. It
@@ -376,7 +375,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         The sweeps are over noisy vectors.
         """
         beta = float(self.topic_word_prior)
-        n_averaged = max(1, self.max_iter // AVERAGED)
+        n_averaged = last_quarter(self.max_iter)
         topics = np.full(tokens.n_units, -1, np.int32)
         word_prior = tokens.word_weights()
         last: list[np.ndarray] = []

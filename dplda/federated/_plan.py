@@ -37,8 +37,6 @@ MODELS: dict[str, type[DocumentLDA]] = {
     "PrivateSVILDA": PrivateSVILDA,
 }
 OF_A_PARTY = {"ledger", "n_jobs", "random_state", "verbose"}  # parameters
-# of a plan: no default has more than 400; accounting for a million takes minutes
-MOST_ROUNDS = 10_000
 
 
 @dataclass(frozen=True)
@@ -80,9 +78,6 @@ class Plan:
                 f"it sets {', '.join(sorted(own))}, which is up to each party; with "
                 "one random_state, everybody could compute the noise of all"
             )
-        max_iter = self.parameters.get("max_iter")
-        if max_iter is not None:
-            check_integer("max_iter of a plan", max_iter, 1, MOST_ROUNDS)
         vocabulary_hash(self.words)
         for name, pem in self.parties.items():
             check_name(name)
@@ -98,8 +93,9 @@ class Plan:
                 "two parties of the plan have one certificate; each needs its own"
             )
         self.terms()
+        model = self.estimator()
         if self.n_words is None:
-            public_tables(self.estimator(), len(self.words))
+            public_tables(model, len(self.words))
             return
         check_integer("n_words of a plan", self.n_words, 1, len(self.words))
         if self.tables:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from numbers import Integral
 
 import joblib
 import numpy as np
@@ -17,7 +16,6 @@ import numpy.typing as npt
 
 from dplda.core._corpus import Corpus
 from dplda.core._fold_in import LANES, aligned_zeros
-from dplda.core._private_estimator import Interval
 from dplda.kernels import _frozen, _release
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._streams import PIECE, Purpose, Streams, uniform_integers
@@ -25,7 +23,6 @@ from dplda.privacy._streams import PIECE, Purpose, Streams, uniform_integers
 BLOCK_TOKENS = 1 << 17  # tokens that share a random stream; enters seeded results
 # docs/proofs_word.md bounds the distance of a draw for this number: 2**-118
 MAX_COMPONENTS = _frozen.MAX_TOPICS
-N_COMPONENTS = {"n_components": [Interval(Integral, 1, MAX_COMPONENTS, closed="both")]}
 TOPIC = np.int16  # of a token; -1 for none yet
 HALF = np.finfo(np.float16)  # its normal numbers are the table's
 BITS_OF_LARGEST = int(HALF.max.view(np.uint16))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterable
+from numbers import Integral
 
 import numpy as np
 import scipy.sparse as sp
 
-from dplda.core._base import BaseLDA
+from dplda.core._base import BaseLDA, last_quarter
 from dplda.core._corpus import (
     BLOCK,
     Corpus,
@@ -20,8 +20,9 @@ from dplda.core._corpus import (
 )
 from dplda.core._fit_guarantee import no_guarantee, publish
 from dplda.core._fold_in import pad
+from dplda.core._private_estimator import Interval
 from dplda.gibbs._frozen_table import (
-    N_COMPONENTS,
+    MAX_COMPONENTS,
     TOPIC,
     HalfTable,
     TokensByWord,
@@ -111,7 +112,10 @@ class GibbsLDA(BaseLDA):
     (50, 3)
     """
 
-    _parameter_constraints = {**BaseLDA._parameter_constraints, **N_COMPONENTS}
+    _parameter_constraints = {
+        **BaseLDA._parameter_constraints,
+        "n_components": [Interval(Integral, 1, MAX_COMPONENTS, closed="both")],
+    }
 
     def __init__(
         self,
@@ -204,7 +208,7 @@ def average_counts(
         by_word.count(topics, counts, n_jobs)
     largest = max(1.0, float(frequencies.max(initial=0)))
     total = np.zeros_like(counts, np.int64)
-    n_averaged = math.ceil(max_iter / 4)
+    n_averaged = last_quarter(max_iter)
     pieces = pieces_of(corpus, n_jobs)
     for t, n_left in zip(sweeps, range(max_iter - 1, -1, -1)):
         table = HalfTable.from_counts(

@@ -8,10 +8,13 @@ import re
 from numbers import Integral, Real
 from typing import Literal
 
-# A mechanism that publishes each unit with probability delta satisfies it: one in a
-# hundred is no protection.
-LARGEST_DELTA = 0.01
+# A mechanism that publishes each unit with probability delta satisfies it: with a
+# larger delta, some units may be published whole.
+LARGEST_DELTA = 1e-3
 LARGEST_INTEGER = 2**31 - 1  # indices are int32
+# Of an epsilon, a noise multiplier, and the inverse of one: exp(epsilon) is useless
+# long before, and finite numbers keep sums finite.
+LARGEST = 1e9
 
 
 def check_number(
@@ -58,6 +61,11 @@ def check_integer(
 def check_probability(name: str, value: object) -> float:
     """Return `value` as a float in [0, 1)."""
     return check_number(name, value, 0.0, 1.0, closed="left")
+
+
+def check_epsilon(value: object, name: str = "epsilon") -> float:
+    """Return an epsilon above 0 as a float; infinity is refused."""
+    return check_number(name, value, 0.0, LARGEST, closed="right")
 
 
 def check_delta(value: object, least: float = 0.0) -> float:

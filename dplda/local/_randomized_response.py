@@ -69,12 +69,12 @@ class RandomizedResponse(
         rarely as it allows. ``inf`` reports the true bits, without privacy. Give
         exactly one of `epsilon` and `bit_epsilon`.
     bit_epsilon : float or None, default=None
-        Epsilon of one bit, from 1e-6 to 11.3: a bit is reported wrongly with
+        Epsilon of one bit, from 4e-7 to 11.33: a bit is reported wrongly with
         probability ``1 / (1 + exp(bit_epsilon))``. Replacing one word by another costs
         twice `bit_epsilon`. In [1]_, a fair coin replaces a bit with probability f;
         this is a `bit_epsilon` of ``log(2 / f - 1)``.
     delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well
+        The delta of (epsilon, delta)-differential privacy, up to 0.001. Choose it well
         below 1 / n_docs. 0 means pure epsilon.
     max_doc_words : int or None, default=100
         Largest number of distinct words of a document that enter a report. A longer

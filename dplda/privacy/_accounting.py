@@ -16,7 +16,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dplda.leaf._checks import check_delta, check_number, check_probability
+from dplda.leaf._checks import (
+    LARGEST,
+    check_delta,
+    check_epsilon,
+    check_number,
+    check_probability,
+)
 from dplda.privacy._composition import (
     SMALLEST_DELTA,
     Groups,
@@ -166,7 +172,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     Gaussian events fit the budget if the sum of ``1 / noise_multiplier**2`` is at most
     ``mu**2``. The result is below the exact root by a relative 1e-10 at most.
     """
-    epsilon = check_number("epsilon", epsilon, 0.0, _LARGEST, closed="right")
+    epsilon = check_epsilon(epsilon)
     delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
 
     def excess(noise: float) -> float:
@@ -532,7 +538,6 @@ def _gaussian_delta(epsilon: float, mu: float, *, upper: bool) -> float:
 # Share of delta that pays for the thresholds of a vocabulary. From 0.02 to 0.5 it
 # hardly matters.
 THRESHOLD_SHARE = 0.1
-_LARGEST = 1e9  # of an epsilon, a noise multiplier, and the inverse of one
 
 
 def calibrate(
@@ -552,7 +557,7 @@ def calibrate(
     epsilon : float
         The epsilon to spend, in (0, 1e9].
     delta : float
-        The delta of (epsilon, delta)-differential privacy, from 1e-200 to 0.01.
+        The delta of (epsilon, delta)-differential privacy, from 1e-200 to 0.001.
     total_variation : float, default=0.0
         As for `epsilon_of`.
 
@@ -577,7 +582,7 @@ def calibrate(
             "events, such as lambda m: Gaussian(m), got an object of class "
             f"{type(make_events).__name__}"
         )
-    epsilon = check_number("epsilon", epsilon, 0.0, _LARGEST, closed="right")
+    epsilon = check_epsilon(epsilon)
     delta = check_delta(delta, SMALLEST_DELTA)
     groups, lost, shift = without_statements(grouped(make_events(1.0)))
     epsilon_left = float(Fraction(epsilon) - shift)
@@ -607,23 +612,23 @@ def calibrate(
             spent = cost(make_events(noise))
             return max(-7.0, min(_log_ratio(spent, target), 7.0))
 
-        return _least(excess, guess, tolerance, low=1.0 / _LARGEST, high=_LARGEST)
+        return _least(excess, guess, tolerance, low=1.0 / LARGEST, high=LARGEST)
 
     # a rough cost finds the place
     rough, tolerance = (closed, 1e-9) if all_gaussian(groups) else (renyi, 1e-4)
     start = least_noise(rough, epsilon_left, 1.0, 100.0 * tolerance)
     if (
-        not 1.0 / _LARGEST < start < _LARGEST
+        not 1.0 / LARGEST < start < LARGEST
     ):  # where the better bound may be small enough
         start = 1.0
     total = partial(epsilon_of, delta=delta, total_variation=total_variation)
     noise = least_noise(total, epsilon, start, tolerance)
-    if not 1.0 / _LARGEST <= noise <= _LARGEST:
+    if not 1.0 / LARGEST <= noise <= LARGEST:
         reason = (
             "any noise, however small, meets this target; lower epsilon, or give "
             "epsilon=inf for no privacy"
         )
-        if noise > _LARGEST:
+        if noise > LARGEST:
             reason = (
                 "no noise meets this target: some events do not depend on the noise "
                 "and cost too much; raise epsilon, or use fewer or less expensive steps"
@@ -645,7 +650,7 @@ def split_epsilon(
         Share of each fit in the budget, measured in ``1 / noise_multiplier**2``. Only
         their ratios count. A share of 8% buys about a quarter of the total epsilon.
     delta : float, default=1e-6
-        The delta of the total and of each fit, up to 0.01.
+        The delta of the total and of each fit, up to 0.001.
 
     Returns
     -------

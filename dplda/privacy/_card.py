@@ -21,8 +21,6 @@ PerRound: TypeAlias = float | tuple[float, ...] | None
 # Largest epsilon of each grade of the card: a convention.
 GRADES = {"strong": 1.0, "reasonable": 3.0, "weak": 8.0, "very weak": 20.0}
 _SCALE = "epsilon up to 1 is strong, 3 reasonable, 8 weak, 20 very weak, above nominal"
-# with a larger delta, the grade is nominal: some units may be published whole
-_LARGEST_DELTA = 1e-3
 _LIMIT_OF_PART = ", and neither a document nor a person"
 # What the first line of the card does not promise to a reader.
 _LIMITS = {
@@ -148,10 +146,9 @@ def other_rows(guarantee: Stated) -> Iterator[Row]:
 
 def _grade(guarantee: Stated) -> str:
     """The grade of the protection of a document or a person."""
-    if guarantee.delta <= _LARGEST_DELTA:
-        for word, most in GRADES.items():
-            if guarantee.epsilon <= most:
-                return word
+    for word, most in GRADES.items():
+        if guarantee.epsilon <= most:
+            return word
     return "nominal"
 
 
@@ -163,12 +160,7 @@ def _strength(guarantee: Stated) -> str:
             "no grade, which documents and persons have: a document of n "
             f"{unit}s pays up to n times this epsilon"
         )
-    scale = _SCALE
-    if guarantee.delta > _LARGEST_DELTA:
-        scale = (
-            f"with a delta above {_LARGEST_DELTA:g}, some units may be published whole"
-        )
-    return f"{_grade(guarantee)} protection ({scale})"
+    return f"{_grade(guarantee)} protection ({_SCALE})"
 
 
 def _meaning(guarantee: Stated) -> Iterator[Row]:

@@ -7,7 +7,7 @@ import functools
 import math
 from dataclasses import dataclass
 
-from dplda.leaf._checks import check_integer, check_number
+from dplda.leaf._checks import check_delta, check_integer, check_number
 from dplda.leaf._messages import as_json
 from dplda.privacy import _card
 from dplda.privacy._accounting import (
@@ -31,9 +31,6 @@ from dplda.privacy._groups import group_events, has_parts, statement
 # a fit asks for it twice, and a search once more for each fit
 cached_epsilon = functools.lru_cache(maxsize=128, typed=True)(epsilon_of)
 
-# A guarantee whose epsilon exceeds the cost of its events by this share may cover more
-# than these events.
-_SAME_COST = 1.01
 LARGEST_VARIATION = 1e-9  # a million calls of `partial_fit` add up to 2e-12
 
 
@@ -97,6 +94,7 @@ class Guarantee(Stated):
     """
 
     def __post_init__(self) -> None:
+        check_delta(self.delta)
         if not 0.0 <= self.total_variation <= LARGEST_VARIATION:
             raise ValueError(
                 f"total_variation must be from 0 to {LARGEST_VARIATION:g}, got "
@@ -132,15 +130,16 @@ class Guarantee(Stated):
         Also None if epsilon is above the cost of the events: there may be more events.
         """
         groups = grouped(self.events)
-        if groups and all_gaussian(groups) and self._is_of_events():
+        if groups and all_gaussian(groups) and self.is_of_events:
             return gaussian_mu_of(groups)
         return None
 
-    def _is_of_events(self) -> bool:
+    @property
+    def is_of_events(self) -> bool:
         """Whether the events account for all of epsilon."""
         if not self.events:
             return False
-        return self.epsilon <= _SAME_COST * self.epsilon_at(self.delta)
+        return self.epsilon <= MARGIN * self.epsilon_at(self.delta)
 
     def detection_rate(self, false_alarms: float = 0.01) -> float:
         """Bound how often the best test finds a unit that is present.
@@ -170,7 +169,7 @@ class Guarantee(Stated):
             distance = self.total_variation
         stated = [(self.epsilon, self.delta)]
         rate = rate_of_pairs(stated, min(1.0, alarms + distance)) + distance
-        if self._is_of_events():
+        if self.is_of_events:
             groups = grouped(self.events)
             rate = min(rate, rate_of_events(groups, alarms, self.total_variation))
         return min(1.0, rate)
@@ -257,7 +256,7 @@ class Guarantee(Stated):
         """What holds along a chain of so many neighbors."""
         own: tuple[Event, ...] = self.events
         distance = self.total_variation
-        if not self._is_of_events():  # the statement says more than the events
+        if not self.is_of_events:  # the statement says more than the events
             own, distance = as_statement(self.epsilon, self.delta, distance)
         events = group_events(grouped(own), size, self.delta, distance, whole=whole)
         return dataclasses.replace(

@@ -78,7 +78,7 @@ class Ledger:
         The budget, above 0. None takes the budget of the file; a new ledger has no
         limit.
     delta : float, default=None
-        The delta of (epsilon, delta)-differential privacy, from 0 to 0.01. None takes
+        The delta of (epsilon, delta)-differential privacy, from 0 to 0.001. None takes
         the delta of the file, or 1e-6.
     composition : {"planned", "adaptive"}, default=None
         Whether noise and number of charges are fixed in advance, or may depend on

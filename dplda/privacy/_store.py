@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Literal, NamedTuple, TypeAlias
 
-from dplda.leaf._checks import check_delta, check_number
+from dplda.leaf._checks import LARGEST, check_delta, check_number
 from dplda.leaf._files import Database
 from dplda.privacy._composition import SMALLEST_DELTA
 from dplda.privacy._events import Event, from_record, to_record
@@ -291,11 +291,11 @@ class Store:
 
 def _fill(connection: sqlite3.Connection, budget: Budget) -> None:
     """Write a ledger without entries."""
-    is_finite = budget.epsilon <= 1e9 and budget.delta >= SMALLEST_DELTA
+    is_finite = budget.epsilon <= LARGEST and budget.delta >= SMALLEST_DELTA
     if budget.composition == "adaptive" and not is_finite:
         raise ValueError(
-            "adaptive composition needs a budget with epsilon up to 1e9 and delta from "
-            f"{SMALLEST_DELTA:g}, got epsilon {budget.epsilon:g} and delta "
+            f"adaptive composition needs a budget with epsilon up to {LARGEST:g} and "
+            f"delta from {SMALLEST_DELTA:g}, got epsilon {budget.epsilon:g} and delta "
             f"{budget.delta:g}; a filter is a budget"
         )
     connection.execute(_TABLE)

@@ -23,7 +23,6 @@ from dplda.privacy.mechanisms import DiscreteGaussian, NoNoise
 from dplda.published._base import Flaw, PublishedLDA, noise_range
 
 LARGEST_COUNT = 1e28  # 2**31 of them still have a finite sum as float32
-
 STATISTICS = "expected statistics"
 
 
@@ -41,7 +40,7 @@ class PublishedPrivateSVILDA(PublishedLDA):
         Total epsilon to spend by the count of [1]_ (epsilon_tot), from 1e-9; must be
         given. Not a guarantee. ``inf`` adds no noise.
     delta : float, default=1e-4
-        The delta of (epsilon, delta)-differential privacy (delta_tot), up to 0.01.
+        The delta of (epsilon, delta)-differential privacy (delta_tot), up to 0.001.
         Choose it well below 1 / n_docs. The default is from [1]_.
     batch_size : int, default=10
         Number of documents in a minibatch (S), at most the number of documents.

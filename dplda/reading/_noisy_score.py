@@ -81,8 +81,8 @@ def noisy_score(
         Epsilon of a document, or of a user if `user_ids` are given, above 0; ``inf``
         adds no noise and has no privacy.
     delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, in [1e-14, 1). Choose it
-        well below 1 / n_docs.
+        The delta of (epsilon, delta)-differential privacy, from 1e-14 to 0.001.
+        Choose it well below 1 / n_docs.
     public_unigram : array-like of shape (n_words,), default=None
         The reference: positive frequencies of the words, up to a factor. It must be
         public. None takes the word totals of the model. To compare models, pass the

@@ -21,7 +21,7 @@ from dplda.core._private_fit import (
     warn_if_nominal,
     warn_if_seeded,
 )
-from dplda.leaf._checks import check_delta, check_number
+from dplda.leaf._checks import check_delta, check_epsilon
 from dplda.leaf._users import ROWS_OF_A_UNIT, charged_unit, relation_of
 from dplda.privacy import Guarantee, Ledger
 from dplda.privacy._charge import Charge, budget_of
@@ -37,9 +37,14 @@ def noise_of_sum(epsilon: float, delta: float, name: str = "epsilon") -> Noise:
     """
     check_delta(delta, SMALLEST_DELTA)
     if epsilon != math.inf:
-        check_number(name, epsilon, 0.0, 1e9, closed="right")
+        check_epsilon(epsilon, name)
         warn_if_nominal(epsilon)
     return gaussian_noise(epsilon, None, delta)
+
+
+def noise_scale_of(mechanism: Noise, norm: float) -> float:
+    """Standard deviation of the noise of a sum of rows of L2 norm `norm`."""
+    return mechanism.scale * norm / mechanism.radius
 
 
 def release_sum(
@@ -121,7 +126,7 @@ def guarantee_of_sum(
         relation=relation_of(charge.unit),
         mechanism=f"{label}, {noise}",
         sensitivity=norm,
-        noise_scale=mechanism.scale * norm / mechanism.radius,
+        noise_scale=noise_scale_of(mechanism, norm),
         seeded=charge.seeded,
         assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]),
         trusted=TRUSTED_PROCESS,

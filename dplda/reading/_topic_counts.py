@@ -84,7 +84,7 @@ def private_topic_counts(
         counts as one: the user's first groups in the order of `levels`. By default a
         user counts as one in all groups together.
     delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, in [1e-14, 1).
+        The delta of (epsilon, delta)-differential privacy, from 1e-14 to 0.001.
     soft : bool, default=False
         If False, a document counts for the topic with the largest weight. If True, it
         is divided among all topics by their weights.

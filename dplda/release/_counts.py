@@ -43,7 +43,8 @@ _FIELDS = {
     "counted_as",
     "guarantee",
 }
-LARGEST = 1e100  # of the numbers in a file: sums of their squares are floats
+# of the numbers in a file: sums of their squares are finite in double precision
+LARGEST = float(np.finfo(np.float32).max)
 # the one grouping of counts without groups, and its one group
 WITHOUT_GROUPS = MappingProxyType({"all": ("all",)})
 

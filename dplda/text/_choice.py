@@ -49,7 +49,6 @@ LIST = (
 TOKENIZER = (
     "the analyzer treats each document by itself and was not fitted to the documents"
 )
-MANY_FORMS = 0.05  # share of texts; fewer of them hardly make a topic
 Rule: TypeAlias = Words | Callable[[Any], list[str]]  # splits a text into terms
 ONE_TEXT = "one document holds everything that one protected unit contributed"
 
@@ -299,16 +298,9 @@ def refuse_few(words: Choice | GivenWords, counted: Counted) -> None:
 def warn_of_copies(counted: Counted) -> None:
     """Warn the owner of the texts of duplicates.
 
-    Duplicates of one user are protected together. Form letters, which differ only in
-    their digits, make a topic of their own, whoever wrote them.
+    Duplicates of one user are protected together.
     """
-    n_copies, n_near = counted.copies()
-    if n_near > MANY_FORMS * counted.n_written:
-        warn_user(
-            f"{n_near} texts differ from another text only in digits, as form letters "
-            "do: a topic may repeat their text; keep one of them (not for release)",
-            PrivateDataWarning,
-        )
+    n_copies = counted.n_copies()
     if n_copies and counted.users is None:
         warn_user(
             f"{n_copies} texts are duplicates: a document that occurs twice has less "

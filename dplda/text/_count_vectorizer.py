@@ -68,7 +68,7 @@ class PrivateCountVectorizer(
         Total epsilon of a document, above 0; must be given. ``inf`` chooses without
         noise and without privacy.
     delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, up to 0.01. A tenth of it
+        The delta of (epsilon, delta)-differential privacy, up to 0.001. A tenth of it
         pays for the threshold.
     candidates : str, array-like of str or None, default="en"
         A public list of terms, the most frequent first, which are chosen however few

@@ -14,9 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from dplda.core._corpus import row_blocks
+from dplda.core._corpus import n_repeated, row_blocks
 from dplda.core._splitter import (
-    BLOCK_CHARACTERS,
     Entries,
     Splitter,
     columns_of,
@@ -32,7 +31,6 @@ from dplda.leaf._messages import Progress, Unnumbered, named
 from dplda.leaf._users import number_users
 
 MOST_TERMS = 1 << 24  # in memory, of 150 bytes each: random strings would fill it
-_DIGITS = b"0123456789"
 
 
 class Counted:
@@ -58,9 +56,8 @@ class Counted:
     ----------
     terms : list of str
         All different terms.
-    n_docs, n_written, n_tokens, n_units : int
-        Number of documents, of texts that are not empty, of all terms, and of protected
-        units.
+    n_docs, n_tokens, n_units : int
+        Number of documents, of all terms, and of protected units.
     has_words : bool
         Whether a document has a word, which may be a stop word.
     users : ndarray of shape (n_docs,) or None
@@ -89,7 +86,7 @@ class Counted:
         )
         numbers.default_factory = numbers.__len__
         n_stop = len(numbers)
-        forms = [np.empty((0, 2), np.int64)]
+        hashes = [np.empty(0, np.int64)]
         self.has_words = False
         self.n_tokens = 0
 
@@ -103,7 +100,7 @@ class Counted:
                     "words of letters alone (token_pattern=None)"
                 )
             self.has_words = self.has_words or bool(words)
-            forms.append(_forms(block))
+            hashes.append(_hashes(block))
             number = own[number] - n_stop
             counts = number >= 0
             self.n_tokens += int(times[counts].sum(dtype=np.int64))
@@ -116,8 +113,7 @@ class Counted:
             blocks = map(entries_of, in_blocks(documents))
             self._keep(blocks, user_ids, per_document)
             self.terms = list(islice(numbers, n_stop, None))
-            self._written = np.concatenate(forms)
-            self.n_written = len(self._written)
+            self._written = np.concatenate(hashes)
             self.n_docs = len(self._entries.ptr) - 1
             if self.shards is not None:
                 self.n_docs = self.shards.shape[0]
@@ -226,15 +222,14 @@ class Counted:
         """The column of each term; -1 stands for a term without one."""
         return np.array(list(map(vocabulary.get, self.terms, repeat(-1))), np.int32)
 
-    def copies(self) -> tuple[int, int]:
-        """How many texts are duplicates, and how many others differ only in digits."""
-        n_different, n_forms = (len(different(forms)) for forms in self._written.T)
-        return self.n_written - n_different, n_different - n_forms
+    def n_copies(self) -> int:
+        """How many texts that are not empty are duplicates."""
+        return n_repeated(self._written)
 
     def n_among(self, texts: Iterable[str]) -> int:
         """How many texts that are not empty are among the given ones."""
         given = np.fromiter(map(hash, texts), np.int64)
-        return int(np.isin(self._written[:, 0], given).sum())
+        return int(np.isin(self._written, given).sum())
 
 
 def _joined(blocks: list[Entries]) -> Entries:
@@ -268,27 +263,13 @@ def _matrix(entries: Entries) -> sp.csr_array:
     return X
 
 
-def _forms(block: list[Any]) -> NDArray[np.int64]:
-    """Hashes of the texts of a block that are not empty: whole, and without digits.
+def _hashes(block: list[Any]) -> NDArray[np.int64]:
+    """Hashes of the texts of a block that are not empty.
 
     Python's hash has a secret key.
     """
     texts = [text for text in block if isinstance(text, str) and text]
-    hashes = (np.fromiter(map(f, texts), np.int64) for f in (hash, _without_digits))
-    return np.stack([*hashes], axis=1)
-
-
-def _without_digits(text: str) -> int:
-    if len(text) > BLOCK_CHARACTERS:  # too long for a form letter
-        return hash(text)
-    # str.translate takes ten times as long as bytes.translate
-    return hash(text.encode("utf-8", "surrogatepass").translate(None, _DIGITS))
-
-
-def different(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The different values in order; faster than np.unique."""
-    ordered = np.sort(values)
-    return ordered[_is_first(ordered)]
+    return np.fromiter(map(hash, texts), np.int64)
 
 
 def _is_first(ordered: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -36,7 +36,6 @@ from dplda.core._signal import (
 )
 from dplda.gibbs._frozen_table import (
     LARGEST_CLIP,
-    N_COMPONENTS,
     TOPIC,
     HalfTable,
     Piece,
@@ -45,6 +44,7 @@ from dplda.gibbs._frozen_table import (
     pieces_of,
     uniform_topics,
 )
+from dplda.gibbs._gibbslda import GibbsLDA
 from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
@@ -100,7 +100,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         Epsilon of the Laplace noise of one sweep (epsilon_L in [1]_), from 2.3e-5 to
         40.
     delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well
+        The delta of (epsilon, delta)-differential privacy, up to 0.001. Choose it well
         below 1 / n_tokens.
     count_clip : float or None, default=None
         Noisy counts are clipped to [0, count_clip] before topics are drawn from them (C
@@ -183,8 +183,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         theorem="docs/proofs_word.md",
     )
     _parameter_constraints = {
-        **BaseLDA._parameter_constraints,
-        **N_COMPONENTS,
+        **GibbsLDA._parameter_constraints,
         **PRIVACY_CONSTRAINTS,
         "noise_epsilon": [
             None,
