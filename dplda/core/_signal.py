@@ -197,8 +197,7 @@ def warn_if_weak(estimator: BaseEstimator, instead: str | None = None) -> None:
     if not tested:
         facts = f"all topics of {name} are weak, because they are not tested"
         meaning = "nobody knows which of them are more than noise"
-    if instead is not None:  # it says how many are weak
-        facts = f"most topics of {name} are weak"
+    if instead is not None:
         meaning = instead
     advice = plan = ""
     signal = getattr(estimator, "signal_to_noise_", None)
