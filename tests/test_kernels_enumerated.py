@@ -51,7 +51,7 @@ def test_multipliers_are_no_larger_than_their_floats_allow(products, chosen):
 
 @pytest.mark.ci
 @pytest.mark.parametrize("chosen", SETS, ids=INSTRUCTION_SETS)
-def test_sums_of_16_bits_and_squares_of_32_are_exact_for_every_u(products, chosen):
+def test_sums_and_squares_of_32_bits_are_exact_for_every_u(products, chosen):
     """Replaces "Their squares fit into 32 bits. Sums fit.", at the largest integers of
     each U."""
     found = shipped.run(products, "sums", chosen)

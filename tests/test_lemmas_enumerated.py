@@ -44,17 +44,15 @@ def test_squares_of_a_narrow_entry_fit_into_32_bits():
     )
 
 
-def test_the_sum_of_16_bits_is_moved_before_it_wraps():
-    """Replaces "Integers of several entries are added in 16 bits until ...": the
-    invariant."""
-    kept, bound, t, u = z3.Ints("kept bound t u")
-    entry = [u >= 0, u <= NARROW, -(u + 2) <= t, t <= u + 2]
-    before = [bound <= 32767, -bound <= kept, kept <= bound]
-    after = bound + u + 4
-    moved = z3.And(-after <= kept + t, kept + t <= after, after <= 32767)
-    assert holds(*entry, *before, after <= 32767, moved)
-    # the first one after the sum was moved
-    assert holds(*entry, bound == 0, kept == 0, moved)
+def test_the_sum_of_32_bits_is_moved_before_it_wraps():
+    """Replaces "Integers of entries are added in 32 bits until ...": the invariant."""
+    held, bound = z3.Ints("held bound")
+    t = [z3.Int(f"t{i}") for i in range(16)]  # of the entries that the kernel takes
+    narrow = [z3.And(-(NARROW + 2) <= x, x <= NARROW + 2) for x in t]
+    before = [bound <= 2**31 - 1 - 16 * 32767, -bound <= held, held <= bound]
+    after, total = bound + 16 * 32767, held + z3.Sum(t)
+    moved = z3.And(-after <= total, total <= after, after < 2**31)
+    assert holds(*narrow, *before, moved)
 
 
 def test_no_product_of_a_wide_entry_leaves_64_bits():

@@ -64,6 +64,7 @@ DOCS_OF_A_USER = 10  # most documents of a user that are counted
 # Pieces of the words over which a squared length is summed. A public constant, because
 # the order of a sum may not depend on the documents or on the number of threads.
 N_PIECES = 16
+LARGEST_SQUARE = 1 << 56  # sums of squares of a unit stop here in each thread
 # Contributions are scaled to this share of the radius. Rounding to integers lengthens
 # them by less than the rest (NIPS, BBC, glosses with 20 and 100 topics). 1 - 2**-12: a
 # unit in most rounds of glosses is longer, which takes two more passes over the texts.
@@ -440,7 +441,7 @@ class Adding:
             longest = int(np.diff(entries.indptr).max())
             shape = (self._threads, 2 * longest)
         scratch = np.empty(shape, np.float32)
-        lengths = np.zeros((N_PIECES, self._n_units))
+        lengths = np.empty((N_PIECES, self._n_units))
         _variational.measure_words(
             entries.indptr,
             entries.documents,
@@ -470,7 +471,7 @@ class Adding:
         return self._pass(entries, scale.astype(np.float32), 0)
 
     def _pass(self, entries: Entries, scale: np.ndarray, sign: int) -> np.ndarray:
-        squares = np.zeros((N_PIECES, self._n_units), np.int64)
+        squares = np.zeros((min(self._threads, N_PIECES), self._n_units), np.int64)
         _variational.add_words(
             entries.indptr,
             entries.documents,
@@ -486,9 +487,9 @@ class Adding:
             sign,
             self._total,
             squares,
-            self._threads,
         )
-        return squares.sum(axis=0)
+        # beyond, they would depend on the threads
+        return np.minimum(squares.sum(axis=0), LARGEST_SQUARE)
 
 
 def draw_near(theta: np.ndarray, shares: np.ndarray, bound: float) -> None:

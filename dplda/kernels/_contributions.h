@@ -210,37 +210,38 @@ DPLDA_INLINE void NAME(measure)(const int n_vectors, const dplda_word *word, int
         }
         return;
     }
-    for (ptrdiff_t entry = 0; entry < n_entries; entry += 4) {
-        const int n_together = n_entries - entry < 4 ? (int)(n_entries - entry) : 4;
-        int32_t found[12];
-        veci of_p[4], of_squares[4], of_products[4];
-        NAME(fetch)(n_vectors, word, entry);
-        for (int i = 0; i < 4; i++) {
-            const int32_t doc = word->doc[entry + (i < n_together ? i : 0)];
-            const int16_t *theta = word->theta + (ptrdiff_t)doc * 32 * n_vectors;
-            of_p[i] = of_squares[i] = of_products[i] = vi_all(0);
-            for (int k = 0; k < n_vectors; k++) {
-                const vs p = vs_mul(vs_load(theta + 32 * k), factor[k]);
-                const vs eighth = vs_mul(p, vs_all(4096));
-                of_p[i] = vi_add_products(of_p[i], p, vs_all(1));
-                of_squares[i] = vi_add_products(of_squares[i], eighth, eighth);
-                of_products[i] = vi_add_products(of_products[i], eighth, center[k]);
+    for (ptrdiff_t entry = 0; entry < n_entries; entry += 16) {
+        const int n_together = n_entries - entry < 16 ? (int)(n_entries - entry) : 16;
+        int32_t found[3][16] = {{0}};
+        for (int four = 0; four < n_together; four += 4) {
+            veci of_p[4], of_squares[4], of_products[4];
+            NAME(fetch)(n_vectors, word, entry + four);
+            for (int i = 0; i < 4; i++) {
+                const int32_t doc = word->doc[entry + (four + i < n_together ? four + i : 0)];
+                const int16_t *theta = word->theta + (ptrdiff_t)doc * 32 * n_vectors;
+                of_p[i] = of_squares[i] = of_products[i] = vi_all(0);
+                for (int k = 0; k < n_vectors; k++) {
+                    const vs p = vs_mul(vs_load(theta + 32 * k), factor[k]);
+                    const vs eighth = vs_mul(p, vs_all(4096));
+                    of_p[i] = vi_add_products(of_p[i], p, vs_all(1));
+                    of_squares[i] = vi_add_products(of_squares[i], eighth, eighth);
+                    of_products[i] = vi_add_products(of_products[i], eighth, center[k]);
+                }
+                of_squares[i] = vi_shift_right(of_squares[i], 4);
             }
-            of_squares[i] = vi_shift_right(of_squares[i], 4);
+            vi_sums4(of_p, found[0] + four);
+            vi_sums4(of_squares, found[1] + four), vi_sums4(of_products, found[2] + four);
         }
-        vi_sums4(of_p, found), vi_sums4(of_squares, found + 4), vi_sums4(of_products, found + 8);
-        if (first) {
-            memcpy(sum + entry, found, n_together * sizeof *sum);
-            for (int i = 0; i < n_together; i++) {
-                squares[entry + i] = (float)found[4 + i];
-                products[entry + i] = (float)found[8 + i];
-            }
-        } else {
-            for (int i = 0; i < n_together; i++) {
-                sum[entry + i] += found[i];
-                squares[entry + i] += (float)found[4 + i];
-                products[entry + i] += (float)found[8 + i];
-            }
+        if (n_together == 16 && first) {
+            vi_store(sum + entry, vi_load(found[0]));
+            v_store(squares + entry, v_float(vi_load(found[1])));
+            v_store(products + entry, v_float(vi_load(found[2])));
+            continue;
+        }
+        for (int i = 0; i < n_together; i++) {
+            sum[entry + i] = found[0][i] + (first ? 0 : sum[entry + i]);
+            squares[entry + i] = (float)found[1][i] + (first ? 0 : squares[entry + i]);
+            products[entry + i] = (float)found[2][i] + (first ? 0 : products[entry + i]);
         }
     }
 }
@@ -302,7 +303,10 @@ static void NAME(add_lengths)(const dplda_word *word, float center, const int32_
         const vec cells = v_max(v_add(v_sub(r, both), v_all(center)), v_all(0));
         const vec size = v_mul(v_all(word->weight), NAME(floats)(word->count + entry, n_together));
         v_store(square, v_mul(v_mul(size, size), v_above(s, v_all(0), cells)));
-        for (int i = 0; i < n_together; i++) {
+        for (int i = 0; i < n_together && !word->several; i++) {
+            length[word->unit[entry + i]] += square[i];
+        }
+        for (int i = 0; i < n_together && word->several; i++) {
             double *of = length + word->unit[entry + i];
             if (of_unit != 0 || dplda_goes_on(word, entry + i)) {
                 of_unit += sqrt(square[i]);
@@ -317,18 +321,19 @@ static void NAME(add_lengths)(const dplda_word *word, float center, const int32_
 }
 
 /* Multipliers A 2^e, U and e of 16 entries, twice each; whether an entry is not one of 16 bits, or
- * not all of its unit; whether some are, or have e > 0. Entries from m on get 0. */
+ * not all of its unit; whether some are, or have e > 0. Entries from n_together on get 0. */
 DPLDA_INLINE int NAME(multipliers)(const dplda_word *word, const float *scale, const int32_t *sum,
                                    ptrdiff_t entry, int n_together, int32_t *times_p,
                                    int32_t *times_c, int32_t *n_bits, float *is_wide) {
-    const float weight = word->weight, *count = word->count + entry;
     const int32_t *of = word->unit + entry;
-    float unit[16] = {0};
+    float of_unit[16] = {0};
     for (int i = 0; i < n_together; i++) {
-        unit[i] = weight * count[i] * scale[of[i]];
+        of_unit[i] = scale[of[i]];
     }
+    const vec counts = NAME(floats)(word->count + entry, n_together);
+    const vec unit = v_mul(v_mul(v_all(word->weight), counts), v_load(of_unit));
     const vec of_p_floats = v_float(NAME(integers)(sum + entry, n_together));
-    const vec bounded = v_min(v_load(unit), v_all(0x1p26f));
+    const vec bounded = v_min(unit, v_all(0x1p26f));
     const vec sizes = v_max(v_above(of_p_floats, v_all(0), bounded), v_all(0));
     const vec quotient = v_div(v_mul(sizes, v_all(32768)), v_max(of_p_floats, v_all(1)));
     vec exponent = v_float(vi_sub(vi_all(134), vi_shift_right(v_as_int(quotient), 23)));
@@ -350,10 +355,11 @@ DPLDA_INLINE int NAME(multipliers)(const dplda_word *word, const float *scale, c
     return any;
 }
 
-/* kept += the integers of an entry, in n vectors; the lanes of their squares. */
+/* held += the integers of an entry, in n vectors: those of even topics, then of odd ones; the lanes of
+ * their squares. */
 DPLDA_INLINE veci NAME(add_entry)(const int n, const int16_t *theta, const vs *factor,
                                   const vs *center, int32_t times_p, int32_t times_c,
-                                  int32_t n_bits, vs *kept) {
+                                  int32_t n_bits, veci *held) {
     const vs a = vs_pairs(times_p), u = vs_pairs(times_c);
     const vs part = vs_all((int16_t)(32767 >> n_bits) + (n_bits > 0));
     veci square = vi_all(0);
@@ -364,29 +370,24 @@ DPLDA_INLINE veci NAME(add_entry)(const int n, const int16_t *theta, const vs *f
         }
         const vs t = vs_sub(vs_mul(p, a), vs_mul(center[k], u));
         square = vi_add_products(square, t, t); /* all of a chunk: below 2^32 */
-        kept[k] = vs_add(kept[k], t);
+        held[2 * k] = vi_add_products(held[2 * k], t, vs_pairs(1));
+        held[2 * k + 1] = vi_add(held[2 * k + 1], vi_odd(t));
     }
     return square;
 }
 
-/* Move the integers of n vectors to 32 bits. */
-DPLDA_INLINE void NAME(flush)(const int n, vs *kept, veci *held) {
-    for (int k = 0; k < n; k++) {
-        held[2 * k] = vi_add(held[2 * k], vi_first(kept[k]));
-        held[2 * k + 1] = vi_add(held[2 * k + 1], vi_last(kept[k]));
-        kept[k] = vs_all(0);
-    }
-}
-
-/* Move them from 32 bits to the total. */
+/* Move integers of 32 bits to the total. */
 DPLDA_INLINE void NAME(write)(const int n, const dplda_sum *to, veci *held) {
     const ptrdiff_t n_topics = to->n_topics;
     const int64_t unit = (int64_t)to->sign * ((int64_t)1 << to->shift);
     int64_t *total = to->total;
-    int32_t cell[256];
-    for (int k = 0; k < 2 * n; k++) {
-        vi_store(cell + 16 * k, held[k]);
-        held[k] = vi_all(0);
+    int32_t part[32], cell[256];
+    for (int k = 0; k < n; k++) {
+        vi_store(part, held[2 * k]), vi_store(part + 16, held[2 * k + 1]);
+        held[2 * k] = held[2 * k + 1] = vi_all(0);
+        for (int j = 0; j < 16; j++) {
+            cell[32 * k + 2 * j] = part[j], cell[32 * k + 2 * j + 1] = part[16 + j];
+        }
     }
     for (ptrdiff_t k = 0; k < n_topics; k++) {
         total[k] += unit * cell[k];
@@ -400,14 +401,14 @@ DPLDA_INLINE void NAME(add)(const int n_vectors, const dplda_word *word, const d
     const int16_t *theta = word->theta;
     const int32_t *doc = word->doc, *unit = word->unit;
     int64_t *of_units = to->square;
-    vs factor[8], center[8], kept[8];
+    vs factor[8], center[8];
     veci held[16];
-    int32_t n_kept = 0, n_held = 0;
+    int32_t n_held = 0;
     if (!NAME(load_tables)(n_vectors, word, factor, center)) {
         return;
     }
-    for (int k = 0; k < n_vectors; k++) {
-        kept[k] = vs_all(0), held[2 * k] = held[2 * k + 1] = vi_all(0);
+    for (int k = 0; k < 2 * n_vectors; k++) {
+        held[k] = vi_all(0);
     }
     for (ptrdiff_t entry = 0, next; entry < n_entries; entry = next) {
         const int n_together = n_entries - entry < 16 ? (int)(n_entries - entry) : 16;
@@ -420,26 +421,18 @@ DPLDA_INLINE void NAME(add)(const int n_vectors, const dplda_word *word, const d
             veci lanes[4];
             uint32_t square[4];
             NAME(fetch)(n_vectors, word, entry + first);
-            for (int one = first; one < first + 4; one++) {
+            for (int i = 0; i < 4; i++) {
+                const int one = first + i;
                 const ptrdiff_t of = doc[entry + (one < n_together ? one : 0)];
                 const int16_t *row = theta + of * 32 * n_vectors;
-                const int32_t most = (times_c[one] & 0xffff) + 4;
-                /* |t| <= U + 2 in each entry: a sum of 16 bits holds while the U + 4 of what is in it
-                 * add up to at most 32767. */
-                n_kept += most;
-                if (n_kept > 32767) {
-                    NAME(flush)(n_vectors, kept, held);
-                    n_kept = most, n_held += 32767;
-                }
                 if (!any) { /* for itself: the loop of add_entry asks nothing */
-                    lanes[one - first] = NAME(add_entry)(n_vectors, row, factor, center,
-                                                         times_p[one], times_c[one], 0, kept);
+                    lanes[i] = NAME(add_entry)(n_vectors, row, factor, center, times_p[one],
+                                               times_c[one], 0, held);
                 } else if (is_wide[one] == 0) {
-                    lanes[one - first] =
-                        NAME(add_entry)(n_vectors, row, factor, center, times_p[one], times_c[one],
-                                        n_bits[one], kept);
+                    lanes[i] = NAME(add_entry)(n_vectors, row, factor, center, times_p[one],
+                                               times_c[one], n_bits[one], held);
                 } else {
-                    lanes[one - first] = vi_all(0);
+                    lanes[i] = vi_all(0);
                 }
             }
             vi_sums4(lanes, (int32_t *)square);
@@ -456,13 +449,12 @@ DPLDA_INLINE void NAME(add)(const int n_vectors, const dplda_word *word, const d
                 dplda_add_wide(word, to, 32 * n_vectors, sum, entry + first, next);
             }
         }
-        /* 16 entries, and the end, move at most 32767 each to the sums of 32 bits. */
-        if (n_held > INT32_MAX - 17 * 32767) {
+        n_held += 16 * 32767; /* |t| <= U + 2 in each entry, which is less than 32767 */
+        if (n_held > INT32_MAX - 16 * 32767) {
             NAME(write)(n_vectors, to, held);
             n_held = 0;
         }
     }
-    NAME(flush)(n_vectors, kept, held);
     NAME(write)(n_vectors, to, held);
 }
 

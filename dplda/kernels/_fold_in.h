@@ -292,11 +292,10 @@ DPLDA_INLINE void NAME(set_topics)(float *to, const float *from, ptrdiff_t padde
     }
 }
 
-/* Move theta to new_theta times its factor, plus the priors; the L1 change of theta. */
-DPLDA_CALLED float NAME(move_topics)(const dplda_inference *all, const dplda_document *doc,
-                               const float *priors) {
-    const ptrdiff_t padded = all->padded;
-    const float *factor = all->variational ? doc->weight : doc->theta;
+/* Move theta to new_theta times its factor, plus the priors, and copy it to `before`; the L1 change of
+ * theta. */
+DPLDA_INLINE float NAME(move)(const ptrdiff_t padded, const dplda_document *doc, const float *factor,
+                              const float *priors, float *before) {
     vec total = v_all(0), change = total;
     for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
         const vec x = v_mul(v_load(doc->new_theta + k), v_load(factor + k));
@@ -306,12 +305,25 @@ DPLDA_CALLED float NAME(move_topics)(const dplda_inference *all, const dplda_doc
     }
     total = v_all(1 / v_sum(total));
     for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
-        const vec x = v_mul(v_load(doc->new_theta + k), total);
-        const vec difference = v_sub(x, v_load(doc->theta + k));
+        const vec x = v_mul(v_load(doc->new_theta + k), total), old = v_load(doc->theta + k);
+        const vec difference = v_sub(x, old);
         change = v_add(change, v_max(difference, v_sub(v_all(0), difference)));
-        v_store(doc->theta + k, x);
+        v_store(before + k, old), v_store(doc->theta + k, x);
+        v_store(doc->new_theta + k, v_all(0));
     }
     return v_sum(change);
+}
+
+/* The same. A constant number of topics is faster. */
+DPLDA_CALLED float NAME(move_topics)(const dplda_inference *all, const dplda_document *doc,
+                                     const float *priors) {
+    const float *factor = all->variational ? doc->weight : doc->theta;
+    float *before = doc->n_steps ? doc->second : doc->first;
+    switch (all->padded) {
+    case 32: return NAME(move)(32, doc, factor, priors, before);
+    case 64: return NAME(move)(64, doc, factor, priors, before);
+    default: return NAME(move)(all->padded, doc, factor, priors, before);
+    }
 }
 
 /* One step of m documents; their changes. */
@@ -320,8 +332,8 @@ DPLDA_INLINE void NAME(update_topics)(const dplda_inference *all, dplda_document
     for (int i = 0; i < m; i++) {
         if (all->variational) {
             NAME(expectations_of)(all, docs[i]);
+            NAME(set_topics)(docs[i]->new_theta, NULL, all->padded);
         }
-        NAME(set_topics)(docs[i]->new_theta, NULL, all->padded);
     }
     if (all->bytes != NULL) {
         NAME(add_integers)(all, docs, m);
@@ -338,9 +350,10 @@ DPLDA_INLINE void NAME(update_topics)(const dplda_inference *all, dplda_document
  * a = |r| / |v|.
  *
  * The squared extrapolation of Varadhan and Roland (2008), from two steps first, second, theta. A
- * weight stays above an eighth of its last value and above `floor`; theta sums to 1. */
+ * weight stays above an eighth of its last value and, where it has a prior, above `floor`; theta sums to
+ * 1. */
 DPLDA_INLINE void NAME(extrapolate)(const float *first, const float *second, ptrdiff_t padded,
-                                    const float *floor, float *theta) {
+                                    const float *priors, vec floor, float *theta) {
     vec rr = v_all(0), vv = rr, total = rr;
     float length; /* of the extrapolation */
     for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
@@ -357,7 +370,8 @@ DPLDA_INLINE void NAME(extrapolate)(const float *first, const float *second, ptr
         const vec t = v_load(theta + k), r = v_sub(v_load(second + k), v_load(first + k));
         const vec v = v_sub(v_sub(t, v_load(second + k)), r);
         const vec far = v_mul(v_all(length), v_add(v_add(r, r), v_mul(v_all(length), v)));
-        const vec least = v_max(v_mul(v_all(0.125f), t), v_load(floor + k));
+        const vec own_floor = v_above(v_load(priors + k), v_all(0), floor);
+        const vec least = v_max(v_mul(v_all(0.125f), t), own_floor);
         const vec x = v_max(v_add(v_load(first + k), far), least);
         v_store(theta + k, x);
         total = v_add(total, x);
@@ -393,10 +407,7 @@ DPLDA_CALLED int NAME(goes_on)(const dplda_inference *all, dplda_document *doc, 
         return 0; /* the last one is a step */
     }
     NAME(set_topics)(doc->third, doc->theta, padded);
-    for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
-        v_store(doc->new_theta + k, v_above(v_load(priors + k), v_all(0), least));
-    }
-    NAME(extrapolate)(doc->first, doc->second, padded, doc->new_theta, doc->theta);
+    NAME(extrapolate)(doc->first, doc->second, padded, priors, least, doc->theta);
     doc->n_steps = 0;
     return 1;
 }
@@ -413,10 +424,6 @@ static void NAME(converge)(const dplda_inference *all, dplda_document *docs, int
     }
     for (ptrdiff_t iteration = 0; n_moving && iteration < all->max_iter; iteration++) {
         int n = 0;
-        for (int i = 0; i < n_moving; i++) {
-            NAME(set_topics)(moving[i]->n_steps ? moving[i]->second : moving[i]->first,
-                             moving[i]->theta, all->padded);
-        }
         NAME(update_topics)(all, moving, n_moving, priors, change);
         for (int i = 0; i < n_moving; i++) {
             moving[n] = moving[i];
@@ -493,6 +500,9 @@ static void NAME(fold_in)(const dplda_inference *all, dplda_document *docs, int 
     }
     if (all->inverse_size != NULL) {
         NAME(leave_out_all)(all, docs, copy, numbers);
+    }
+    for (int i = 0; i < m; i++) {
+        NAME(set_topics)(docs[i].new_theta, NULL, padded);
     }
     NAME(converge)(all, docs, m, priors);
     for (int i = 0; i < m && all->variational; i++) {

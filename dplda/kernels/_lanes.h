@@ -37,6 +37,7 @@
 #define vi_add_products NAME(vi_add_products)
 #define vi_first NAME(vi_first)
 #define vi_last NAME(vi_last)
+#define vi_odd NAME(vi_odd)
 #define vs NAME(vs)
 #define vs_load NAME(vs_load)
 #define vs_store NAME(vs_store)
@@ -643,6 +644,13 @@ DPLDA_INLINE vs vs_pack(veci a, veci b) {
 }
 #endif
 DPLDA_INLINE vs vs_all(int16_t a) { return vs_pairs((int32_t)((uint16_t)a * 0x10001u)); }
+
+/* The integers at odd places. */
+DPLDA_INLINE veci vi_odd(vs a) {
+    veci pairs;
+    memcpy(&pairs, &a, sizeof pairs);
+    return vi_shift_right(pairs, 16);
+}
 
 /* 32 bytes. */
 DPLDA_INLINE vs vs_bytes(const uint8_t *from) {

@@ -52,7 +52,6 @@ def add_words(
     sign: int,
     total: I64,
     square: I64,
-    n_threads: int,
 ) -> None: ...
 def add_word_totals(
     indptr: I32,

@@ -11,6 +11,7 @@ give the same bits.
 cimport cython
 from libc.math cimport INFINITY, sqrt
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.string cimport memset
 
 from dplda.kernels._sets cimport in_use
 from dplda.kernels._team cimport pieces_of, rows_of_piece, run_pieces
@@ -315,6 +316,7 @@ cdef inline dplda_word word_of(const Columns* loop, Py_ssize_t v) noexcept nogil
 
 cdef enum:
     WORDS = 16                           # in sequence, of a piece
+    PIECES = 16                          # of `add_words`
 
 
 cdef inline Py_ssize_t first_word(Py_ssize_t piece) noexcept nogil:
@@ -331,6 +333,8 @@ cdef void measure_some_words(void* loop, Py_ssize_t piece, int thread) noexcept 
     cdef dplda_word word
     cdef float square
     cdef float* squares
+    if a.chunk + a.width == a.n_topics:
+        memset(a.length + piece * a.n_units, 0, a.n_units * sizeof(double))
     while v < a.n_words:
         begin, word = a.indptr[v], word_of(a, v)
         # from chunk to chunk, every entry keeps its own
@@ -406,7 +410,7 @@ cdef void add_some_words(void* loop, Py_ssize_t piece, int thread) noexcept nogi
     cdef dplda_word word
     cdef dplda_sum to = a.to
     to.n_topics = min(a.width, a.n_components - a.chunk)
-    to.square += piece * a.n_units
+    to.square += thread * a.n_units
     while v < a.n_words:
         word = word_of(a, v)
         if word.n_entries:
@@ -429,21 +433,24 @@ def add_words(
     int shift,                           # in: an integer of the sum stands for 2**shift
     int sign,                            # in: 1 to add, -1 to take out, 0 for the squares alone
     int64_t[:, ::1] total,               # in/out: (n_words, n_components) rows of the words
-    int64_t[:, ::1] square,              # in/out: (n_pieces, n_units) sums of squared integers
-    int n_threads,
+    int64_t[:, ::1] square,              # in/out: (n_threads, n_units) sums of squared integers;
+                                         # at most 16 threads, or sums might wrap around
 ):
     """Add the units' integer contributions to the rows of the words, times the sign.
 
     Each call with the same scale adds the same integers for a unit, so a later call can take them
     out. Squares are in units of 4**shift, exact up to 2**56, and at least that beyond.
     """
+    cdef int n_threads = <int>square.shape[0]
     cdef Columns loop = columns_of(
         indptr, indices, data, units, theta, factor, center, word_weight, sums)
     loop.to.scale, loop.to.shift, loop.to.sign = &scale[0], shift, sign
     loop.to.total, loop.to.square, loop.n_components = &total[0, 0], &square[0, 0], total.shape[1]
-    loop.n_pieces, loop.n_units = square.shape[0], square.shape[1]
+    loop.n_pieces, loop.n_units = PIECES, square.shape[1]
     if not 0 <= loop.n_topics - loop.n_components < 32 or not 0 <= shift <= 30:
         raise ValueError("total must have the topics of theta, and shift be at most 30")
+    if not 0 < n_threads <= PIECES:
+        raise ValueError("square must have a row for each of at most 16 threads")
     with nogil:
         run_pieces(add_some_words, &loop, loop.n_pieces, n_threads)
         while next_chunk(&loop, theta.shape[0]):

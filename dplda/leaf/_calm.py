@@ -19,6 +19,7 @@ from typing import TypeAlias
 Word: TypeAlias = tuple[str, type[Warning]]  # a message and its category
 Handler: TypeAlias = Callable[[int, FrameType | None], object]
 
+SIGNALS = tuple(map(int, signal.valid_signals()))  # of this platform; slow to ask for
 # The warnings of this thread that wait; None: warnings are issued at once.
 _WAITING: ContextVar[list[Word] | None] = ContextVar("_WAITING", default=None)
 
@@ -38,7 +39,7 @@ class _Signals:
         is_main = threading.current_thread() is threading.main_thread()
         if self._handlers or not is_main:
             return False
-        found = {number: signal.getsignal(number) for number in signal.valid_signals()}
+        found = {number: signal.getsignal(number) for number in SIGNALS}
         for number, handler in found.items():
             if callable(handler) and not isinstance(handler, signal.Handlers):
                 self._handlers[number] = handler

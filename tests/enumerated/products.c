@@ -51,7 +51,8 @@ static void NAME(check_entries)(void) {
     const vs factor = vs_all(32767), center = vs_all(0);
     for (int e = 0; e <= 10; e++) {
         for (int first = 0; first < 32767; first += 32) {
-            int16_t theta[32], found[32];
+            int16_t theta[32];
+            int32_t found[32];
             int p[32];
             for (int j = 0; j < 32; j++) {
                 const int value = first + j < 32766 ? first + j : 32766;
@@ -59,16 +60,17 @@ static void NAME(check_entries)(void) {
                 p[j] = value;
             }
             for (int A = 0; A <= (e ? 256 : DPLDA_MOST_16); A++) {
-                vs kept = vs_all(0);
+                veci held[2] = {vi_all(0), vi_all(0)};
                 int most = -100, bad = 0;
-                NAME(add_entry)(1, theta, &factor, &center, A * 0x10001, 0, e, &kept);
-                vs_store(found, kept);
+                NAME(add_entry)(1, theta, &factor, &center, A * 0x10001, 0, e, held);
+                vi_store(found, held[0]), vi_store(found + 16, held[1]);
                 for (int j = 0; j < 32; j++) {
                     /* the least U: u > (A - 1) S / 2^(15 + e), S >= p, and U >= u - 1/2 */
+                    const int t = found[j % 2 * 16 + j / 2]; /* even topics come first */
                     const int64_t product = (int64_t)(A - 1) * p[j];
                     const int64_t least = ((product + ((int64_t)1 << (15 + e)) - 1) >> (15 + e)) - 1;
-                    const int excess = found[j] - (int)(least > 0 ? least : 0);
-                    most = excess > most ? excess : most, bad += found[j] < 0;
+                    const int excess = t - (int)(least > 0 ? least : 0);
+                    most = excess > most ? excess : most, bad += t < 0;
                 }
                 cases += 32, wrong += bad, largest = most > largest ? most : largest;
             }
