@@ -48,7 +48,7 @@ def test_the_sum_of_32_bits_is_moved_before_it_wraps():
     """Replaces "Integers of entries are added in 32 bits until ...": the invariant."""
     held, bound = z3.Ints("held bound")
     t = [z3.Int(f"t{i}") for i in range(16)]  # of the entries that the kernel takes
-    narrow = [z3.And(-(NARROW + 2) <= x, x <= NARROW + 2) for x in t]
+    narrow = [z3.And(x >= -(NARROW + 2), x <= NARROW + 2) for x in t]
     before = [bound <= 2**31 - 1 - 16 * 32767, -bound <= held, held <= bound]
     after, total = bound + 16 * 32767, held + z3.Sum(t)
     moved = z3.And(-after <= total, total <= after, after < 2**31)

@@ -381,16 +381,13 @@ DPLDA_INLINE void NAME(write)(const int n, const dplda_sum *to, veci *held) {
     const ptrdiff_t n_topics = to->n_topics;
     const int64_t unit = (int64_t)to->sign * ((int64_t)1 << to->shift);
     int64_t *total = to->total;
-    int32_t part[32], cell[256];
+    int32_t part[32]; /* those of even topics, then of odd ones */
     for (int k = 0; k < n; k++) {
         vi_store(part, held[2 * k]), vi_store(part + 16, held[2 * k + 1]);
         held[2 * k] = held[2 * k + 1] = vi_all(0);
-        for (int j = 0; j < 16; j++) {
-            cell[32 * k + 2 * j] = part[j], cell[32 * k + 2 * j + 1] = part[16 + j];
+        for (ptrdiff_t j = 0; j < 32 && 32 * k + j < n_topics; j++) {
+            total[32 * k + j] += unit * part[16 * (j % 2) + j / 2];
         }
-    }
-    for (ptrdiff_t k = 0; k < n_topics; k++) {
-        total[k] += unit * cell[k];
     }
 }
 
