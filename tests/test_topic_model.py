@@ -575,6 +575,18 @@ def test_no_result_shows_a_part_that_was_fitted_again_under_the_old_epsilon(
     model.save(tmp_path / "m")
 
 
+@pytest.mark.parametrize("part", ["vectorizer_", "model_"])
+def test_a_part_that_was_fitted_again_at_the_same_cost_is_noticed(part):
+    model = small(word_vectors=None, model=SubLDA(max_iter=2)).fit(TEXTS)
+    copied = pickle.loads(pickle.dumps(model))
+    X = TEXTS if part == "vectorizer_" else model.vectorizer_.transform(TEXTS)
+    again = getattr(copied, part).fit(X)
+    assert again.privacy_ == getattr(model, part).privacy_
+    with pytest.raises(ValueError, match="was fitted again by itself"):
+        str(copied)
+    assert str(model)
+
+
 def test_an_interrupt_before_the_first_round_leaves_the_model_of_last_month(
     monkeypatch,
 ):
