@@ -195,6 +195,16 @@ def test_more_topics_than_the_plan_carries_are_warned_of_before_the_charge():
         too_many.fit(TEXTS)
 
 
+def test_too_few_texts_for_the_model_are_warned_of_before_the_charge():
+    ledger = Ledger(epsilon=8.0)
+    model = small(ledger=ledger, model=SubLDA(max_iter=2, expected_n_docs=10))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dplda.privacy.LowSignalWarning)
+        with pytest.raises(dplda.privacy.LowSignalWarning, match="of 3 topics are exp"):
+            model.fit(TEXTS)
+    assert ledger.entries() == []
+
+
 def test_many_vocabularies_use_up_the_delta_of_a_ledger_and_the_error_says_so():
     ledger = Ledger(epsilon=100.0)
     vectorizer = PrivateCountVectorizer(epsilon=1.0, ledger=ledger)

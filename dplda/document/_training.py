@@ -81,7 +81,6 @@ from dplda.document._noisy_table import (
     random_table,
     with_rounds_for_totals,
 )
-from dplda.document._plan import warn_of_size
 from dplda.document._private_side import PrivateSide
 from dplda.document._public_words import PublicWords
 from dplda.document._rules import ExactRules, Rules, default_prior
@@ -236,25 +235,17 @@ class Training:
     def public_words(self, n_words: int) -> PublicWords | None:
         """The public tables of the words, checked; None without any.
 
-        This refuses all that does not fit the number of words, which is public. It
-        warns of `expected_n_docs` documents if they are too few.
+        This refuses all that does not fit the number of words, which is public.
         """
         if self.so_far is not None:
             return self.so_far.public
-        model = self.model
         if self.earlier is not None:
             check_same_words(self.earlier, n_words, words_of(self.checked))
         self.check_size(n_words)
-        if model.expected_n_docs is not None and not self.budget.exact:
-            warn_of_size(
-                self.budget.noise,
-                model.expected_n_docs,
-                model.n_components,
-                model.delta,
-            )
-        if model.word_vectors is None and model.prior_components is None:
+        vectors, prior = public_tables(self.model, n_words)
+        if vectors is None and prior is None:
             return None
-        return PublicWords.of(*public_tables(model, n_words))
+        return PublicWords.of(vectors, prior)
 
     # ---- what is released ------------------------------------------------------------
 
