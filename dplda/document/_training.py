@@ -169,6 +169,7 @@ class Training:
         ):
             if self.so_far is not None:  # scaled as in the calls before
                 self.rules(documents).rescale(documents, self.so_far.weight)  # private
+            self.check_size(documents.n_words)
             public_words = self.public_words(documents.n_words)  # public
             charge.begin()  # the price is spent from here on
             self.run(documents, charge, public_words)
@@ -241,7 +242,6 @@ class Training:
             return self.so_far.public
         if self.earlier is not None:
             check_same_words(self.earlier, n_words, words_of(self.checked))
-        self.check_size(n_words)
         vectors, prior = public_tables(self.model, n_words)
         if vectors is None and prior is None:
             return None
