@@ -16,10 +16,9 @@ their own before `Training.run`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -131,7 +130,7 @@ class Training:
     # ---- the algorithm of an estimator -----------------------------------------------
 
     def exact_start(
-        self, documents: PrivateSide, rules: Rules, table: NoisyTable
+        self, documents: PrivateSide, rules: ExactRules, table: NoisyTable
     ) -> NoisyTable:
         """The first table of a fit without noise; `table` has random topics."""
         return table
@@ -294,23 +293,24 @@ class Training:
     def rules(self, documents: PrivateSide) -> Rules:
         """What the rounds follow: public, if there is noise."""
         model = self.model
+        has_noise = not self.budget.exact
         prior = model.doc_topic_prior
         if prior is None:
-            prior = default_prior(model.n_components, not self.budget.exact)
-        kind: Callable[..., Rules] = Rules
-        if self.budget.exact:
-            kind = partial(
-                ExactRules,
-                longest=documents.longest(),
-                # each of the blocks of the test has at least two units
-                keeps_out=documents.n_units >= 2 * KEPT_OUT**2,
-            )  # without privacy
-        return kind(
+            prior = default_prior(model.n_components, has_noise)
+        rules = Rules(
             infers_anew=self.infers_anew,
             doc_topic_prior=prior,
             topic_word_prior=model.topic_word_prior,
             n_jobs=model.n_jobs,
-        )
+        )  # public
+        if has_noise:
+            return rules
+        return ExactRules(
+            **vars(rules),
+            longest=documents.longest(),
+            # each of the blocks of the test has at least two units
+            keeps_out=documents.n_units >= 2 * KEPT_OUT**2,
+        )  # without privacy
 
     def _first_table(
         self,
@@ -337,7 +337,7 @@ class Training:
                 public_words,
                 self.begins_alike,
             )
-            if self.budget.exact:
+            if isinstance(rules, ExactRules):
                 table = self.exact_start(documents, rules, table)  # without privacy
         table = with_rounds_for_totals(table, NORM * self.budget.noise)
         # it decides which sum a round releases
