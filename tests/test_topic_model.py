@@ -195,6 +195,16 @@ def test_more_topics_than_the_plan_carries_are_warned_of_before_the_charge():
         too_many.fit(TEXTS)
 
 
+def test_too_few_texts_for_the_model_are_warned_of_before_the_charge():
+    ledger = Ledger(epsilon=8.0)
+    model = small(ledger=ledger, model=SubLDA(max_iter=2, expected_n_docs=10))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dplda.privacy.LowSignalWarning)
+        with pytest.raises(dplda.privacy.LowSignalWarning, match="of 3 topics are exp"):
+            model.fit(TEXTS)
+    assert ledger.entries() == []
+
+
 def test_many_vocabularies_use_up_the_delta_of_a_ledger_and_the_error_says_so():
     ledger = Ledger(epsilon=100.0)
     vectorizer = PrivateCountVectorizer(epsilon=1.0, ledger=ledger)
@@ -573,6 +583,18 @@ def test_no_result_shows_a_part_that_was_fitted_again_under_the_old_epsilon(
             show()
     assert not [*tmp_path.iterdir()]
     model.save(tmp_path / "m")
+
+
+@pytest.mark.parametrize("part", ["vectorizer_", "model_"])
+def test_a_part_that_was_fitted_again_at_the_same_cost_is_noticed(part):
+    model = small(word_vectors=None, model=SubLDA(max_iter=2)).fit(TEXTS)
+    copied = pickle.loads(pickle.dumps(model))
+    X = TEXTS if part == "vectorizer_" else model.vectorizer_.transform(TEXTS)
+    again = getattr(copied, part).fit(X)
+    assert again.privacy_ == getattr(model, part).privacy_
+    with pytest.raises(ValueError, match="was fitted again by itself"):
+        str(copied)
+    assert str(model)
 
 
 def test_an_interrupt_before_the_first_round_leaves_the_model_of_last_month(

@@ -123,10 +123,14 @@ def costs_of(parts: Iterable[BaseEstimator]) -> tuple[Guarantee | None, ...]:
 def check_parts(model: BaseEstimator) -> None:
     """Refuse a model of texts of which a part was fitted again by itself.
 
-    Its `privacy_` states what the parts cost when it was fitted, its `_costs`.
+    Its `privacy_` states what the parts cost when it was fitted, its `_costs`. Each fit
+    of a part makes a new guarantee, which may be equal: the objects are compared.
     """
     costs = vars(model).get("_costs")
-    if costs is not None and costs != costs_of([model.vectorizer_, model.model_]):
+    if costs is None:
+        return
+    of_parts = costs_of([model.vectorizer_, model.model_])
+    if any(now is not then for now, then in zip(of_parts, costs, strict=True)):
         raise ValueError(
             "vectorizer_ or model_ was fitted again by itself, which privacy_ of "
             f"{type(model).__name__} does not cover; fit the whole model, or take "

@@ -30,6 +30,7 @@ from dplda.document._document_budget import (
 )
 from dplda.document._earlier import check_earlier
 from dplda.document._noisy_table import NoisyTable
+from dplda.document._plan import warn_of_size
 from dplda.document._rules import FEW_WORDS, default_prior
 from dplda.document._training import Training
 from dplda.leaf._checks import LARGEST_INTEGER
@@ -290,7 +291,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
 
         `so_far` are the releases of the calls that this one continues. `sums` makes the
         sum of each release public. `BudgetError` if `epsilon` does not pay for a
-        further call.
+        further call. The first call warns of `expected_n_docs` documents if they are
+        too few.
         """
         if earlier is not None:
             check_earlier(self, earlier, unit)
@@ -314,6 +316,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             earlier_cost = self._earlier_cost
             n_earlier = so_far.n_fits - 1
             check_paid(self, plan, paid_before, len(budget.rounds))
+        elif self.expected_n_docs is not None and not budget.exact:  # a first call
+            warn_of_size(
+                budget.noise, self.expected_n_docs, self.n_components, self.delta
+            )
         return self._trains(
             model=self,
             checked=copy.copy(self),

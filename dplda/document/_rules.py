@@ -56,8 +56,6 @@ class Rules:
         Dirichlet parameters of topics in documents and of words in topics.
     n_jobs : int or None, default=None
         Number of threads. It never changes a result.
-    keeps_out : bool, default=False
-        Whether every tenth unit only tests the topics, at the end of the fit.
     """
 
     # Whether contributions are differences from what past releases predict.
@@ -68,12 +66,14 @@ class Rules:
     powers = 0.3, 1.0
     # Largest share of the rounds that release word totals: at least one is for topics.
     most_for_totals = math.nextafter(1.0, 0.0)
+    # Whether every tenth unit only tests the topics, at the end of the fit. Never with
+    # noise: a unit's place depends on other units.
+    keeps_out = False
 
     infers_anew: bool = False
     doc_topic_prior: float = IN_ROUNDS
     topic_word_prior: float = 0.01
     n_jobs: int | None = None
-    keeps_out: bool = False
 
     # ---- releases --------------------------------------------------------------------
 
@@ -86,10 +86,8 @@ class Rules:
         return norm
 
     def that_train(self, units: np.ndarray) -> np.ndarray:
-        """The members of `units` that train: all, or all but every tenth."""
-        if not self.keeps_out:
-            return units
-        return units[units % KEPT_OUT != KEPT_OUT - 1]
+        """The members of `units` that train: all."""
+        return units
 
     def rest(self, radius: int, share: int) -> int:
         """Radius that is left for other cells beside cells of L2 norm `share`."""
@@ -170,6 +168,8 @@ class ExactRules(Rules):
     ----------
     longest : float, default=0.0
         L2 norm of the word counts of the longest unit.
+    keeps_out : bool, default=False
+        Whether every tenth unit only tests the topics, at the end of the fit.
     """
 
     is_centered = False
@@ -178,6 +178,7 @@ class ExactRules(Rules):
     most_for_totals = 0.0  # though earlier calls, with noise, may have planned some
 
     longest: float = 0.0
+    keeps_out: bool = False
 
     def rescale(self, documents: PrivateSide, weight: np.ndarray) -> None:
         """Leave the scale of all units at 1."""
@@ -185,6 +186,12 @@ class ExactRules(Rules):
     def bound(self, norm: float) -> float:
         """A power of two that no unit reaches; not private."""
         return float(2.0 ** np.frexp(1 + self.longest)[1])
+
+    def that_train(self, units: np.ndarray) -> np.ndarray:
+        """The members of `units` that train: all, or all but every tenth."""
+        if not self.keeps_out:
+            return units
+        return units[units % KEPT_OUT != KEPT_OUT - 1]
 
     def rest(self, radius: int, share: int) -> int:
         return radius

@@ -12,7 +12,7 @@ from dplda.document._document_budget import Round
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._private_side import PrivateSide
-from dplda.document._rules import Rules
+from dplda.document._rules import ExactRules
 from dplda.document._training import Training
 from dplda.gibbs._gibbslda import LIVE_START, live_counts
 
@@ -48,7 +48,7 @@ class SubLDATraining(Training):
         return n**2 / (sum_of_squares + (this_round.n_in_average - n) * n**2)
 
     def exact_start(
-        self, documents: PrivateSide, rules: Rules, table: NoisyTable
+        self, documents: PrivateSide, rules: ExactRules, table: NoisyTable
     ) -> NoisyTable:
         """With many topics, the counts of a live Gibbs sweep; else `table`.
 

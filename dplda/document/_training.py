@@ -16,10 +16,9 @@ their own before `Training.run`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -81,7 +80,6 @@ from dplda.document._noisy_table import (
     random_table,
     with_rounds_for_totals,
 )
-from dplda.document._plan import warn_of_size
 from dplda.document._private_side import PrivateSide
 from dplda.document._public_words import PublicWords
 from dplda.document._rules import ExactRules, Rules, default_prior
@@ -132,7 +130,7 @@ class Training:
     # ---- the algorithm of an estimator -----------------------------------------------
 
     def exact_start(
-        self, documents: PrivateSide, rules: Rules, table: NoisyTable
+        self, documents: PrivateSide, rules: ExactRules, table: NoisyTable
     ) -> NoisyTable:
         """The first table of a fit without noise; `table` has random topics."""
         return table
@@ -170,6 +168,7 @@ class Training:
         ):
             if self.so_far is not None:  # scaled as in the calls before
                 self.rules(documents).rescale(documents, self.so_far.weight)  # private
+            self.check_size(documents.n_words)
             public_words = self.public_words(documents.n_words)  # public
             charge.begin()  # the price is spent from here on
             self.run(documents, charge, public_words)
@@ -236,25 +235,16 @@ class Training:
     def public_words(self, n_words: int) -> PublicWords | None:
         """The public tables of the words, checked; None without any.
 
-        This refuses all that does not fit the number of words, which is public. It
-        warns of `expected_n_docs` documents if they are too few.
+        This refuses all that does not fit the number of words, which is public.
         """
         if self.so_far is not None:
             return self.so_far.public
-        model = self.model
         if self.earlier is not None:
             check_same_words(self.earlier, n_words, words_of(self.checked))
-        self.check_size(n_words)
-        if model.expected_n_docs is not None and not self.budget.exact:
-            warn_of_size(
-                self.budget.noise,
-                model.expected_n_docs,
-                model.n_components,
-                model.delta,
-            )
-        if model.word_vectors is None and model.prior_components is None:
+        vectors, prior = public_tables(self.model, n_words)
+        if vectors is None and prior is None:
             return None
-        return PublicWords.of(*public_tables(model, n_words))
+        return PublicWords.of(vectors, prior)
 
     # ---- what is released ------------------------------------------------------------
 
@@ -303,23 +293,24 @@ class Training:
     def rules(self, documents: PrivateSide) -> Rules:
         """What the rounds follow: public, if there is noise."""
         model = self.model
+        has_noise = not self.budget.exact
         prior = model.doc_topic_prior
         if prior is None:
-            prior = default_prior(model.n_components, not self.budget.exact)
-        kind: Callable[..., Rules] = Rules
-        if self.budget.exact:
-            kind = partial(
-                ExactRules,
-                longest=documents.longest(),
-                # each of the blocks of the test has at least two units
-                keeps_out=documents.n_units >= 2 * KEPT_OUT**2,
-            )  # without privacy
-        return kind(
+            prior = default_prior(model.n_components, has_noise)
+        rules = Rules(
             infers_anew=self.infers_anew,
             doc_topic_prior=prior,
             topic_word_prior=model.topic_word_prior,
             n_jobs=model.n_jobs,
-        )
+        )  # public
+        if has_noise:
+            return rules
+        return ExactRules(
+            **vars(rules),
+            longest=documents.longest(),
+            # each of the blocks of the test has at least two units
+            keeps_out=documents.n_units >= 2 * KEPT_OUT**2,
+        )  # without privacy
 
     def _first_table(
         self,
@@ -346,7 +337,7 @@ class Training:
                 public_words,
                 self.begins_alike,
             )
-            if self.budget.exact:
+            if isinstance(rules, ExactRules):
                 table = self.exact_start(documents, rules, table)  # without privacy
         table = with_rounds_for_totals(table, NORM * self.budget.noise)
         # it decides which sum a round releases

@@ -42,6 +42,7 @@ def fit_words_and_topics(
     unit = protected_unit(user_ids)
     choice = Choice.of(words, unit, sums)  # public
     training = topics._training(unit, sums=sums)  # public
+    training.check_size(words.max_features)
     if english_vectors:
         vectors = load_word_vectors(choice.candidates)  # public
         choice = replace(choice, vectors=vectors)

@@ -28,7 +28,6 @@ from dplda.datasets._words import language_words
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._plan import Plan, plan
 from dplda.document._public_prior import public_prior
-from dplda.document._public_words import PublicWords
 from dplda.document._sublda import SubLDA
 from dplda.document._training import Training
 from dplda.leaf._messages import warn_user
@@ -55,14 +54,11 @@ class PublicInputs:
         if self.texts is not None:
             yield from each_text("public_texts", column_of(self.texts, "public_texts"))
 
-    def give(
-        self, training: Training, vectorizer: Any, *, are_paid: bool
-    ) -> PublicWords | None:
+    def give(self, model: DocumentLDA, vectorizer: Any, *, are_paid: bool) -> None:
         """Give a topic model what is known of the words of a vectorizer.
 
         Once the words are paid for, what fails is left out with a warning.
         """
-        model = training.model
         if self.texts is not None:
             with _left_out("public_texts", are_paid):
                 prior = public_prior(
@@ -76,7 +72,6 @@ class PublicInputs:
         if self.source is not None:
             with _left_out("word_vectors", are_paid):
                 model.set_params(word_vectors=self.vectors(vectorizer))
-        return training.public_words(len(vectorizer.vocabulary_))
 
     def vectors(self, words: Any) -> np.ndarray:
         """What words mean."""
@@ -307,7 +302,7 @@ def _checked_words(vectorizer: Any, training: Training) -> GivenWords:
     """The words of a fitted vectorizer, which a topic model can be trained on."""
     n_words = len(vectorizer.vocabulary_)
     training.check_size(n_words)
-    public_tables(training.model, n_words)
+    public_tables(training.model, n_words)  # refuses tables of other words
     return GivenWords(vectorizer, splitter_of(vectorizer))
 
 

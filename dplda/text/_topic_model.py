@@ -324,6 +324,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         training = parts.training
         counting = parts.counting
         model = training.model
+        vectorizer = words.vectorizer
         # those parts that release something, each with streams of its own
         paid = [part for part in (words, training, counting) if part and part.plan]
         plan = [step for part in paid for step in part.plan]  # public
@@ -357,26 +358,25 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             if isinstance(words, Choice):
                 weights = words.weigh(counted)  # private
             else:
-                public_words = parts.inputs.give(
-                    training, words.vectorizer, are_paid=False
-                )  # public
+                parts.inputs.give(model, vectorizer, are_paid=False)
+                n_words = len(vectorizer.vocabulary_)
+                public_words = training.public_words(n_words)  # public
             counted.reserve_room(
                 model.n_components, keeps_weights=not training.infers_anew
             )
             charge.begin()  # the price is spent from here on
             # a model with these words stays until the next one has a round
-            if vars(self).get("vectorizer_") is not words.vectorizer:
+            if vars(self).get("vectorizer_") is not vectorizer:
                 self._forget()
-            self.vectorizer_ = words.vectorizer  # keeps what is released from here on
+            self.vectorizer_ = vectorizer  # keeps what is released from here on
             if isinstance(words, Choice):
                 words.release(weights, charge)  # public
                 with interruptible():
-                    public_words = parts.inputs.give(
-                        training, words.vectorizer, are_paid=True
-                    )  # public
-            vocabulary = words.vectorizer.vocabulary_  # public
+                    parts.inputs.give(model, vectorizer, are_paid=True)
+                    n_words = len(vectorizer.vocabulary_)
+                    public_words = training.public_words(n_words)  # public
             with interruptible():
-                X = counts_or_shards(counted, vocabulary)  # private
+                X = counts_or_shards(counted, vectorizer.vocabulary_)  # private
             try:
                 with closing(
                     training.documents_of_counts(X, counted.users)
