@@ -36,6 +36,7 @@ from dplda.core._fold_in import (
 from dplda.core._private_fit import Noise
 from dplda.document._document_budget import (
     NORM,
+    SCALE_UP,
     WORD_TOPIC_COUNTS,
     WORD_TOTALS,
     Round,
@@ -171,9 +172,8 @@ class Documents:
         return np.arange(n_rows.sum()) + np.repeat(first - before, n_rows)
 
     def rescale(self, weight: np.ndarray, norm: float) -> None:
-        lengths = self.lengths(weight)
-        empty = np.ones_like(lengths)
-        self.scale = np.divide(norm, lengths, out=empty, where=lengths > 0)
+        lengths = np.maximum(self.lengths(weight), norm / SCALE_UP)
+        self.scale = np.minimum(SCALE_UP, norm / lengths)
 
     def share_of(self, words: np.ndarray) -> np.ndarray:
         is_among = words.astype(np.float64)
@@ -543,8 +543,7 @@ def release_word_totals(
     # the two releases scale documents slightly differently
     before = max(float(first.noisy.sum()), 1e-12)
     after = max(float(second.sum()), 1e-12)
-    # beyond these bounds it is noise
-    ratio = float(np.clip(after / before, 1 / weight.max(), 1 / weight.min()))
+    ratio = float(np.clip(after / before, 1 / SCALE_UP, SCALE_UP))
     return first.times(ratio).and_release(second, noise_scale), weight
 
 
