@@ -136,7 +136,7 @@ def test_the_prior_of_documents_is_that_of_their_length(length, expected):
 @pytest.mark.parametrize("kind", [SubLDA, PrivateSVILDA])
 def test_the_priors_of_many_noisy_topics_sum_to_two(kind):
     """In the rounds and afterwards; without noise, each is 0.1."""
-    X = make_topic_corpus(1500, 200, 3, doc_length=60, random_state=0).data
+    X = make_topic_corpus(1500, 400, 3, doc_length=150, random_state=0).data
     for n_topics, expected in [(40, 0.05), (3, 0.1)]:
         model = kind(n_topics, epsilon=8.0, max_iter=2, random_state=0).fit(X)
         assert model.doc_topic_prior_ == expected
@@ -145,7 +145,7 @@ def test_the_priors_of_many_noisy_topics_sum_to_two(kind):
         others = clone(model).set_params(doc_topic_prior=2 * expected).fit(X)
         assert (others.components_ != model.components_).any()
     model = kind(40, epsilon=8.0, max_iter=2, random_state=0).fit(X)
-    later = kind(40, epsilon=8.0, max_iter=2).fit(X, earlier=model)
+    later = kind(40, epsilon=8.0, max_iter=2, random_state=1).fit(X, earlier=model)
     assert later.doc_topic_prior_ == 0.05
     exact = kind(40, epsilon=np.inf, max_iter=2, random_state=0).fit(X)
     assert exact.doc_topic_prior_ == 0.1
