@@ -347,7 +347,8 @@ def picture(curves: dict, path: Path) -> None:
     panels[0].yaxis.set_major_formatter(lambda share, _: f"{share:.0f}%")
     panels[0].set_ylabel("knowledge of new words,\n100%: GibbsLDA", fontsize=11)
     panels[0].set_ylim(bottom=-20, top=105)
-    panels[-1].legend(frameon=False, fontsize=11, loc="upper left")
+    lines, titles = panels[0].get_legend_handles_labels()
+    figure.legend(lines, titles, frameon=False, ncols=4, loc="outside lower center")
     figure.savefig(path, dpi=110)
 
 
