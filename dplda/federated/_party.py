@@ -361,12 +361,6 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         )
         return self
 
-    def _note_answer(self) -> bool:
-        """Note that a message of this fit is made; whether one was made before."""
-        before = self._has_answered
-        self._has_answered = True
-        return before
-
     def _learn(
         self, tokens: Tokens, table: np.ndarray, streams: Streams, sweeps: range
     ) -> np.ndarray:
