@@ -471,7 +471,7 @@ def answer_request(
         vocabulary,
         has_answered=estimator._has_answered,
     )
-    estimator._has_answered = True  # a refused request is no answer
+    estimator._note_answer()  # a refused request is no answer
     return message
 
 

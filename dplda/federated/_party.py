@@ -361,6 +361,10 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         )
         return self
 
+    def _note_answer(self) -> None:
+        """Note that a message of this fit is made."""
+        self._has_answered = True
+
     def _learn(
         self, tokens: Tokens, table: np.ndarray, streams: Streams, sweeps: range
     ) -> np.ndarray:
