@@ -80,6 +80,7 @@ def in_shards(monkeypatch):
     """Texts go to shards although they are few."""
     monkeypatch.setattr("dplda.text._counted.IN_MEMORY", 500)
     monkeypatch.setattr("dplda.core._splitter.BLOCK_CHARACTERS", 3000)
+    monkeypatch.setattr("dplda.document._shards.PLACE", 512)
     monkeypatch.setattr(write_shards, "__kwdefaults__", SMALL_SHARDS)
 
 
@@ -264,3 +265,15 @@ def test_weights_that_find_no_room_leave_the_old_file(disk, tmp_path, capsys):
             assert f"{small / name} cannot be written: No space left on" in said
         assert out.read_bytes() == b"old"
         assert os.listdir(small) == ["weights.npy"]
+
+
+def test_shards_of_about_the_same_size_share_places_on_the_disk():
+    """Each has other numbers of documents, as shards of long documents or of users."""
+    n_docs = range(6000, 6300, 2)
+    engine = InProcess()
+    weights = [[np.zeros((n, 25), np.float32)] for n in n_docs]
+    waiting = [engine.submit(lambda each=each: each) for each in weights]
+    for i, each in enumerate(weights):  # the old one is forgotten once this is written
+        waiting[i] = engine.submit(lambda each=each: each)
+    assert engine._end < 1.3 * sum(each.nbytes for (each,) in weights)
+    engine.close()

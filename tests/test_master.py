@@ -466,6 +466,18 @@ def test_a_party_that_is_fitted_again_between_rounds_is_told_that_costs_add_up(c
             answer(pickle.loads(pickle.dumps(again)), X, request(3, 3))
 
 
+def test_a_request_that_is_refused_is_no_answer(corpus):
+    """The first answer of a later fit warns, whatever was refused before it."""
+    X = pd.DataFrame(corpus[:60].toarray(), columns=WORDS)
+    party = private(None).fit(X)
+    other = vocabulary_hash(WORDS[::-1])
+    asked = NextModel(round=2, vocabulary=other, table=say().table[:0])
+    with pytest.raises(MessageError, match="words of another vocabulary"):
+        answer(party, None, asked, other)
+    with pytest.warns(PrivacyLeakWarning, match="the cost of one fit"):
+        answer(party, None, request(2, 3))
+
+
 def test_a_request_that_is_refused_costs_nothing(corpus):
     ledger = Ledger(epsilon=5.0)
     party, X = private(ledger), corpus[:60]

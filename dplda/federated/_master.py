@@ -464,13 +464,15 @@ def answer_request(
         )
     else:
         estimator.fit(X)
-    return message_of(
+    message = message_of(
         estimator,
         party,
         request.round,
         vocabulary,
-        has_answered=estimator._note_answer(),
+        has_answered=estimator._has_answered,
     )
+    estimator._note_answer()  # a refused request is no answer
+    return message
 
 
 def _check_party(name: str, estimator: object) -> None:

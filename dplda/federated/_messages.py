@@ -347,8 +347,9 @@ def _table(table: npt.ArrayLike) -> npt.NDArray[np.float32]:
             "table must hold probabilities, got negative, infinite or NaN entries"
         )
     error = np.abs(array.sum(axis=1, dtype=np.float64) - 1).max(initial=0.0)
-    # of a sum of as many numbers in single precision
-    rounding = array.shape[1] * float(np.finfo(np.float32).eps)
+    # Of a sum of as many numbers in single precision: their errors have both signs. A
+    # bound in proportion to the number of words would let rows of zeros pass.
+    rounding = math.sqrt(array.shape[1]) * float(np.finfo(np.float32).eps)
     if error > rounding:
         raise ValueError(
             f"rows of table must sum to 1 within {rounding:.1g}, got an error of "

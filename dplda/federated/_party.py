@@ -361,11 +361,9 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         )
         return self
 
-    def _note_answer(self) -> bool:
-        """Note that a message of this fit is made; whether one was made before."""
-        before = self._has_answered
+    def _note_answer(self) -> None:
+        """Note that a message of this fit is made."""
         self._has_answered = True
-        return before
 
     def _learn(
         self, tokens: Tokens, table: np.ndarray, streams: Streams, sweeps: range
