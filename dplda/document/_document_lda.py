@@ -328,6 +328,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             budget=budget,
             plan=plan,
             n_rounds=n_rounds,
+            # not the key of the earlier fits: the noise of equal seeds would cancel
             streams=Streams.from_random_state(self.random_state, n_earlier),  # secret
             sums=sums,
             so_far=so_far,

@@ -274,7 +274,7 @@ def learn(
     n_rounds = before.n_rounds + 1
     after = replace(
         before,
-        average=noisy.view(np.float64),
+        average=noisy.view(np.float64),  # the kernel has replaced its integers
         reading=reading,
         variance=(1 - share) ** 2 * before.variance + share**2 * noise_scale**2,
         row_noise=(1 - share) * before.row_noise + share * noise_scale * of_rows,

@@ -97,7 +97,7 @@ class Parts(NamedTuple):
     training: Training  # of the topic model
     inputs: PublicInputs  # of the topic model
     counting: PaidCounts | None = None  # of texts by topic and group
-    earlier: Guarantee | None = None  # of the fit whose words and counts are kept
+    earlier_cost: Guarantee | None = None  # of the fit whose words and counts are kept
 
 
 def parts_of(
@@ -125,7 +125,7 @@ def parts_of(
     if earlier is not None:
         training = model._training(unit, earlier=earlier.model_)
         words = _checked_words(earlier.vectorizer_, training)
-        return Parts(words, training, inputs, earlier=earlier.privacy_)
+        return Parts(words, training, inputs, earlier_cost=earlier.privacy_)
     training = model._training(unit)
     if not _chooses_words(estimator):
         words = _checked_words(_vectorizer_of_given(estimator), training)

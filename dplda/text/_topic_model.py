@@ -365,7 +365,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 model.n_components, keeps_weights=not training.infers_anew
             )
             charge.begin()  # the price is spent from here on
-            # a model with these words stays until the next one has a round
+            # a model with these words, which this fit continues as `earlier`, stays
+            # until the next one has a round
             if vars(self).get("vectorizer_") is not vectorizer:
                 self._forget()
             self.vectorizer_ = vectorizer  # keeps what is released from here on
@@ -383,7 +384,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 ) as documents:  # private
                     training.run(documents, charge, public_words)
             finally:
-                if training.cost is not None:  # a round has become public
+                # `model` is new: it has a cost once a round has become public
+                if training.cost is not None:
                     self._publish(parts, training.cost)
             if counting is not None:
                 self.counts_ = counting.release(
@@ -520,11 +522,13 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         `cost` is what the topics cost these texts, without those of `earlier`.
         """
         model = parts.training.model
-        earlier = parts.earlier
+        earlier_cost = parts.earlier_cost
         fits = [(type(fit).__name__.lower(), fit) for fit in (self.vectorizer_, model)]
         both = joint_guarantee(fits, seeds_differ=True)
-        if earlier is not None:  # which has paid for the words
-            cost = with_earlier_fit(cost, earlier)
+        if earlier_cost is not None:
+            # `both` adds the words to the topics, and these texts have paid for topics
+            # alone: other texts have paid for the words, in the earlier fit
+            cost = with_earlier_fit(cost, earlier_cost)
             both = dataclasses.replace(
                 both,
                 epsilon=cost.epsilon,
@@ -532,7 +536,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 total_variation=cost.total_variation,
                 seeded=cost.seeded,
                 assumptions=tuple(
-                    dict.fromkeys(both.assumptions + earlier.assumptions)
+                    dict.fromkeys(both.assumptions + earlier_cost.assumptions)
                 ),
             )
         self.__dict__.pop("counts_", None)  # of the model before
