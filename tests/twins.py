@@ -348,11 +348,11 @@ def places(average, rate, scale, center):
     return seen, u, y
 
 
-def count_at_nodes(average, rate, scale, center, every):
-    """How many cells of every so many words are nearest to each node."""
+def count_at_nodes(average, rate, scale, center):
+    """How many cells are nearest to each node."""
     of_u, of_y = node_values()
     counts = np.zeros((len(of_u), len(of_y)), np.int64)
-    _, u, y = (x[::every] for x in places(average, rate, scale, center))
+    _, u, y = places(average, rate, scale, center)
     for of_cell in zip(np.maximum(u, of_u[0]).flat, y.flat):
         near = []
         for x, nodes in zip(of_cell, (of_u, of_y)):

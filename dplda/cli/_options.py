@@ -10,6 +10,7 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from dplda import ReleasedModel
 
+TEXTS_AT_ONCE = 1000  # however short: each has a row of topic weights
 MODEL = "file that dplda fit or save_release wrote"
 USERS = "column that says whose text it is: protects users"
 
@@ -332,8 +334,7 @@ def _names_in(path: Path) -> dict[int, str]:
 
 
 def _transform(options: argparse.Namespace) -> None:
-    from dplda.core._splitter import in_blocks  # not for options and --help
-    from dplda.leaf._rows import collected
+    from dplda.leaf._rows import collected  # not for options and --help
 
     check_output(options.out, options.model, options.texts)
     is_array = options.out.suffix.lower() == ".npy"
@@ -348,18 +349,11 @@ def _transform(options: argparse.Namespace) -> None:
     read = Estimated(found.rows, found.share_read)
     rows = progress.during(read, named("reading and transforming texts"))  # private
 
-    ids: list[str | None] = []  # of a block
-
-    def texts() -> Iterator[str]:
-        for text, of_text, _ in rows:
-            ids.append(of_text)
-            yield text
-
     def blocks() -> Iterator[tuple[Sequence[str | None], np.ndarray]]:
         """Ids and topic weights of consecutive texts; private."""
-        for block in in_blocks(texts()):
-            yield ids, model.transform(block)
-            ids.clear()
+        while block := list(islice(rows, TEXTS_AT_ONCE)):
+            texts, ids, _ = zip(*block)
+            yield ids, model.transform(texts)
 
     if is_array:
         n_rows = len(collected((weights for _, weights in blocks()), options.out))

@@ -83,11 +83,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     doc_topic_prior_ : float
         Dirichlet parameter of the topics of documents that are transformed or scored.
         By default it is 0.1, or 2 / `n_components` if that is smaller and some releases
-        of topics have noise. Without `word_vectors`, or with
-        `prior_components`, it is larger if documents have fewer than ten different
-        words on average, because few words say little of noisy topics: it is multiplied
-        by 10 / (mean number of different words). The mean is estimated for the training
-        documents, from releases.
+        of topics have noise. Without `word_vectors`, or with `prior_components`, it is
+        multiplied by 10 / (mean number of different words in a document) if that is
+        larger than 1, because few words say little of noisy topics. The mean is
+        estimated for the training documents, from releases.
     components_std_ : ndarray of shape (n_features_in_,)
         Standard deviation of the noise in a cell of each word, in counts like
         `components_`, before the estimate shrinks it. It is the same in all topics.

@@ -98,7 +98,7 @@ class CellPrior:
         else:
             prior = before
         histogram = np.zeros(nodes()[0].shape[1:], np.int64)  # of the cells
-        _denoise.count(*prior.inputs(cells), 1, histogram)
+        _denoise.count(*prior.inputs(cells), histogram)
         rows, columns = np.nonzero(histogram)
         likelihood = nodes()[0][:, rows, columns]
         share = histogram[rows, columns] / np.einsum("gi,g->i", likelihood, factors)

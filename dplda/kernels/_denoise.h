@@ -134,13 +134,11 @@ DPLDA_INLINE void nodes_of(const dplda_noisy_table *noisy, ptrdiff_t word, ptrdi
     *shifted = v_max(*shifted, v_all(1));
 }
 
-/* counts (DPLDA_EXPECTED, DPLDA_SEEN) += the cells of every `stride`-th word at their nearest nodes.
- */
-static void NAME(dplda_count)(const dplda_noisy_table *noisy, ptrdiff_t n_words, ptrdiff_t stride,
-                              int64_t *counts) {
+/* counts (DPLDA_EXPECTED, DPLDA_SEEN) += the cells at their nearest nodes. */
+static void NAME(dplda_count)(const dplda_noisy_table *noisy, ptrdiff_t n_words, int64_t *counts) {
     const veci half_u = vi_all(1 << (DPLDA_EXPECTED_SHIFT - 1));
     const veci half_y = vi_all(1 << (DPLDA_SEEN_SHIFT - 1));
-    for (ptrdiff_t word = 0; word < n_words; word += stride) {
+    for (ptrdiff_t word = 0; word < n_words; word++) {
         for (ptrdiff_t topic = 0; topic < noisy->n_topics; topic += 16) {
             vec seen, expected, shifted;
             int32_t row[16], column[16];

@@ -6,9 +6,7 @@ F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 def nodes() -> tuple[F32, F32]: ...
-def count(
-    average: F64, rate: F32, scale: F32, center: F32, stride: int, out: I64
-) -> None: ...
+def count(average: F64, rate: F32, scale: F32, center: F32, out: I64) -> None: ...
 def estimate(
     average: F64,
     rate: F32,

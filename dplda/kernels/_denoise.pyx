@@ -31,8 +31,7 @@ cdef extern from "_denoise.h":
         const float* center
         Py_ssize_t stride
     void c_count "dplda_count"(
-        int set, const noisy_table* t, Py_ssize_t n_words, Py_ssize_t stride,
-        int64_t* counts) noexcept nogil
+        int set, const noisy_table* t, Py_ssize_t n_words, int64_t* counts) noexcept nogil
     void c_estimate "dplda_estimate"(
         int set, const noisy_table* t, Py_ssize_t first, Py_ssize_t last, const float* means,
         float least, float* table) noexcept nogil
@@ -99,15 +98,14 @@ def count(
     const float[::1] scale,             # in: (n_words,) standard deviation of a cell's noise
     const float[:, :] center,           # in: (n_words, n_components to whole vectors) rows of any
                                         # stride, expected shares of topics
-    Py_ssize_t stride,                  # in: every how many words to count
     int64_t[:, ::1] out,                # in/out: (97, 320)
 ):
     """Count the cells at the nearest nodes of the expected and of the noisy values."""
     cdef noisy_table table = bind(average, rate, scale, center)
-    if out.shape[0] != EXPECTED or out.shape[1] != SEEN or stride < 1:
-        raise ValueError(f"out must be ({EXPECTED}, {SEEN}), and the stride positive")
+    if out.shape[0] != EXPECTED or out.shape[1] != SEEN:
+        raise ValueError(f"out must be ({EXPECTED}, {SEEN})")
     with nogil:
-        c_count(in_use, &table, average.shape[0], stride, &out[0, 0])
+        c_count(in_use, &table, average.shape[0], &out[0, 0])
 
 
 cdef struct Words:
