@@ -379,8 +379,10 @@ def spare_words_are_words(original, self, n, *, spare=False):
 
 @around("privacy._streams:Reader.words", "tests/test_streams.py")
 def a_reader_repeats_its_words(original, self, n, **options):
-    self._running.clear()
-    return original(self, n, **options)
+    found = original(self, n, **options)
+    if n > 1:  # a reader that begins at an odd word skips one within a call
+        self._running.clear()
+    return found
 
 
 @around("privacy.mechanisms:Streams.take", "tests/test_curator.py")
@@ -993,10 +995,9 @@ class AnyText(str):
         return False
 
 
-@around("federated._secure_sum:SecureSum.begin", SECURE_SUM)
-def parties_begin_with_topics_of_their_own(original, self):
-    original(self)
-    return module("privacy._streams").Streams.from_random_state(None)
+@around("federated._secure_sum:SecureSum.topic_streams", SECURE_SUM)
+def parties_begin_with_topics_of_their_own(original, self, own):
+    return own
 
 
 # audits
@@ -1091,7 +1092,7 @@ edited(
     "_contributions.h",
     "#define DPLDA_MOST_16 32760",
     "#define DPLDA_MOST_16 32766",
-    f"{LEMMAS}::test_the_sum_of_16_bits_is_moved_before_it_wraps",
+    f"{LEMMAS}::test_the_sum_of_32_bits_is_moved_before_it_wraps",
 )
 edited(
     "centers_add_up_to_three",

@@ -1,5 +1,7 @@
 """The planted faults of `faults.py` still fit the code that they break."""
 
+import re
+
 import pytest
 from faults import FAULTS, ROOT
 
@@ -10,4 +12,8 @@ def test_a_fault_can_be_planted_and_names_tests_that_exist(fault, monkeypatch):
     fault.plant(monkeypatch)
     assert fault.tests
     for test in fault.tests:
-        assert (ROOT / test.split("::")[0]).is_file()
+        path, *names = test.split("::")
+        text = (ROOT / path).read_text("utf-8")
+        for name in names:
+            bare = name.split("[")[0]
+            assert re.search(rf"^ *(def|class) {bare}\b", text, re.M), test
