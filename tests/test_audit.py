@@ -163,7 +163,8 @@ def test_an_audit_charges_each_fit_and_leaves_the_estimator_alone(tmp_path, X):
     [
         ({"n_canaries": 0}, "n_canaries must be an integer from 1"),
         ({"n_runs": 0}, "n_runs must be an integer from 1"),
-        ({"confidence": 2}, r"confidence must be a number in \(0, 1\), got 2"),
+        ({"confidence": 2}, r"confidence must be a number in \[0.5, 1\), got 2"),
+        ({"confidence": 1e-300}, r"confidence must be a number in \[0.5, 1\), got"),
         ({"delta": 2}, r"delta must be a number in \[0, 1\), got 2"),
         (
             {"attack": "sentence"},

@@ -127,7 +127,7 @@ def audit_epsilon(
     delta : float, default=None
         The delta of the bound, in [0, 1). None takes the estimator's delta, or 1e-5.
     confidence : float, default=0.95
-        Probability with which the bound holds, in (0, 1).
+        Probability with which the bound holds, in [0.5, 1).
     random_state : int, RandomState instance or None, default=None
         Seed of the coins and of the fits. None draws both from the operating system.
 
@@ -182,7 +182,8 @@ def audit_epsilon(
     n_runs = check_integer("n_runs", n_runs, 1)
     delta = getattr(estimator, "delta", 1e-5) if delta is None else delta
     check_probability("delta", delta)
-    check_number("confidence", confidence, 0.0, 1.0, closed="neither")
+    # at least a half: a bound that is wrong more often than right says nothing
+    check_number("confidence", confidence, 0.5, 1.0, closed="left")
     _check_claim(estimator, getattr(estimator, "epsilon", None))
     X = check_counts(clone(estimator), X, reset=True)
     streams = Streams.from_random_state(random_state)
