@@ -62,6 +62,8 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import GibbsLDA, PrivateCountVectorizer, PrivateTopicModel, SubLDA
+from dplda.core._base import last_quarter
+from dplda.core._signal import is_kept_out
 from dplda.core._words import letters
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.federated import (
@@ -523,9 +525,8 @@ def literal(split: Split, options) -> None:
                 parties = federation(
                     split, owner, seed, kind, epsilon=epsilon, **parameters
                 )
-                master = run_rounds(
-                    IFTMMaster(words_of(split.train)), parties, options.rounds
-                )
+                master = IFTMMaster(words_of(split.train))
+                meet(master, parties, options.rounds)
                 found = [recovered(estimator, X) for estimator, X in parties.values()]
                 values.append((score(master.components_, split), np.mean(found)))
             value, share = zip(*values)
@@ -535,13 +536,32 @@ def literal(split: Split, options) -> None:
             )
 
 
+def meet(master: IFTMMaster, parties: dict, n_rounds: int) -> None:
+    """`run_rounds`, also of parties as published, which answer no requests."""
+    for number in range(n_rounds):
+        answers = {}
+        for name, (party, X) in parties.items():
+            if number:
+                party.refine(master.next_models_[name].table)
+            else:
+                party.fit(X)
+            answers[name] = LocalModel.from_estimator(
+                party, name, number, master.vocabulary_hash
+            )
+        master.update(answers)
+
+
 def recovered(estimator, X) -> float:
     """Share of a party's words whose exact frequency follows from its message.
 
     A sound party sends the mean of the counts of its last sweeps, whose sum is integer.
-    It counts imputed words, whose frequency is an estimate of the true one.
+    It counts imputed words, whose frequency is an estimate of the true one, of all
+    documents but those that test its topics: the attack takes the frequency in these.
     """
-    n_averaged = 1 if isinstance(estimator, LiteralParty) else SWEEPS // 5
+    is_literal = isinstance(estimator, LiteralParty)
+    n_averaged = 1 if is_literal else last_quarter(estimator.max_iter)
+    if not is_literal:
+        X = X[~is_kept_out(X.shape[0])]
     message = LocalModel.from_estimator(
         estimator, "party", 0, vocabulary_hash(words_of(X))
     )
