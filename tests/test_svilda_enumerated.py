@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 from sklearn.decomposition._lda import _update_doc_distribution
 
 from dplda import PrivateSVILDA
-from dplda.core._fold_in import in_16_bits, pad
+from dplda.core._fold_in import Steps, in_16_bits, pad
 from dplda.datasets import make_topic_corpus
 from dplda.document import _training
 from dplda.document._contributions import Documents
@@ -81,6 +81,18 @@ def test_a_round_starts_every_document_from_scratch(corpus, kind):
         documents.theta[rows, :K] = 1e-3
     np.testing.assert_array_equal(*thetas)
     assert (documents.theta[1, :K] == np.float32(1 / K)).all()  # not in rows: untouched
+
+
+def test_a_round_from_scratch_takes_steps_enough(corpus):
+    """Five steps, which are enough from the last round's weights, leave 0.12 here."""
+    inference = tables_of(Rules, start(corpus), power=1.0).inference
+    thetas = []
+    for settled in (inference, inference._replace(steps=Steps(1000, 1e-6))):
+        documents = Documents.from_counts(corpus, K, None)
+        documents.infer(np.arange(400), settled)
+        theta = documents.theta[:, :K]
+        thetas.append(theta / theta.sum(axis=1, keepdims=True))
+    assert np.abs(thetas[0] - thetas[1]).sum(axis=1).mean() < 0.08
 
 
 def test_without_noise_topics_are_dirichlet_posteriors(corpus):

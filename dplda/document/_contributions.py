@@ -26,7 +26,6 @@ import scipy.sparse as sp
 from dplda.core._corpus import row_blocks
 from dplda.core._fold_in import (
     Inference,
-    Steps,
     e_step,
     in_16_bits,
     single_precision,
@@ -55,9 +54,6 @@ from dplda.leaf._calm import interruptible
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._curator import Curator
 
-# Accelerated steps of the inference in a round. In the rounds of test, which begin from
-# equal weights, 15 steps show no more topics than 5, and 3 show fewer (record 38).
-INNER_STEPS = Steps(5, 0.01)
 # The number of documents gets 1 / 10 of the clipping bound of the first word totals,
 # and the words keep 99.5% of it.
 COUNT_SHARE = 10
@@ -252,7 +248,7 @@ class Documents:
             inference.table,
             self.n_components,
             inference.doc_topic_prior,
-            INNER_STEPS,
+            inference.steps,
             variational=inference.anew,
             in_integers=True,
             own=inference.own,

@@ -13,7 +13,15 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import scipy.sparse as sp
 
-from dplda.core._fold_in import OwnCounts
+from dplda.core._fold_in import OwnCounts, Steps
+
+# Accelerated steps of the inference in a round, from the weights of the last round. In
+# the rounds of test, which begin from equal weights, 15 steps show no more topics than
+# 5, and 3 show fewer (record 38).
+INNER_STEPS = Steps(5, 0.01)
+# The same in rounds of topics that begin from equal weights. 5: perplexity +2 to +3% on
+# KOS (record 15).
+STEPS_ANEW = Steps(15, 0.01)
 
 
 class RoundInference(NamedTuple):
@@ -23,6 +31,7 @@ class RoundInference(NamedTuple):
     table: np.ndarray
     doc_topic_prior: float
     anew: bool  # from equal weights; else from the weights of the last round
+    steps: Steps = INNER_STEPS
     # With them, a document leaves out of the table what it has added itself.
     own: OwnCounts | None = None
     by_e_step: bool = False  # by the E-step of variational Bayes, from equal weights

@@ -16,7 +16,13 @@ from dplda.core._fold_in import OwnCounts, exp_dirichlet_expectation, in_16_bits
 from dplda.core._signal import KEPT_OUT
 from dplda.document._document_budget import NORM, Round
 from dplda.document._noisy_table import NoisyTable
-from dplda.document._private_side import PrivateSide, RoundInference, RoundTables
+from dplda.document._private_side import (
+    INNER_STEPS,
+    STEPS_ANEW,
+    PrivateSide,
+    RoundInference,
+    RoundTables,
+)
 from dplda.document._table_estimate import (
     temper,
     topic_shares,
@@ -112,6 +118,7 @@ class Rules:
             word_probabilities(table.table, sizes, scratch, n_jobs),
             self.doc_topic_prior,
             self.infers_anew,
+            STEPS_ANEW if self.infers_anew else INNER_STEPS,
             self.own_counts(sizes),
         )
         radius = this_round.mechanism.radius
