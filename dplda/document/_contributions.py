@@ -25,6 +25,7 @@ import scipy.sparse as sp
 
 from dplda.core._corpus import row_blocks
 from dplda.core._fold_in import (
+    BATCH,
     Inference,
     Steps,
     e_step,
@@ -70,9 +71,6 @@ LARGEST_SQUARE = 1 << 56  # sums of squares of a unit stop here in each thread
 # them by less than the rest (NIPS, BBC, glosses with 20 and 100 topics). 1 - 2**-12: a
 # unit in most rounds of glosses is longer, which takes two more passes over the texts.
 NEARLY = 1 - 2**-11
-# Counts and topic weights of the units that are copied at a time. Copies of all units
-# would double the memory of a fit.
-BLOCK = 1 << 20
 
 
 class Documents:
@@ -347,7 +345,7 @@ class Documents:
         """
         # counts, and topic weights
         numbers = self.X.indptr[self.unit_ptr] + self.theta.shape[1] * self.unit_ptr
-        for block in row_blocks(numbers, BLOCK):
+        for block in row_blocks(numbers, BATCH):
             begin, end = np.searchsorted(units, (block.start, block.stop))
             yield block, units[begin:end] - block.start
 
