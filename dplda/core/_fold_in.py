@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from dplda.core._corpus import LARGEST_COUNT, row_blocks
 from dplda.kernels import _e_step, _variational
+from dplda.kernels._frozen import LANES
 from dplda.leaf._sparse import add_duplicates
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._streams import PIECE
@@ -28,7 +29,6 @@ UNTIL_SETTLED = Steps(100, 1e-4)
 # scikit-learn.
 E_STEP_TOLERANCE = 1e-3
 
-LANES = 16  # floats in the widest vector register; topics are padded to a multiple
 # Entries and topic weights of documents that are inferred, or copied, at a time.
 BATCH = 1 << 18
 # Default `doc_topic_prior`. In rounds with noise, a larger one makes the topics alike.

@@ -66,7 +66,6 @@ DOCS_OF_A_USER = 10  # most documents of a user that are counted
 # Pieces of the words over which a squared length is summed. A public constant, because
 # the order of a sum may not depend on the documents or on the number of threads.
 N_PIECES = 16
-LARGEST_SQUARE = 1 << 56  # sums of squares of a unit stop here in each thread
 # Contributions are scaled to this share of the radius. Rounding to integers lengthens
 # them by less than the rest (NIPS, BBC, glosses with 20 and 100 topics). 1 - 2**-12: a
 # unit in most rounds of glosses is longer, which takes two more passes over the texts.
@@ -487,7 +486,7 @@ class Adding:
             squares,
         )
         # beyond, they would depend on the threads
-        return np.minimum(squares.sum(axis=0), LARGEST_SQUARE)
+        return np.minimum(squares.sum(axis=0), _variational.LARGEST_SQUARE)
 
 
 def draw_near(theta: np.ndarray, shares: np.ndarray, bound: float) -> None:

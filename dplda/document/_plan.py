@@ -41,9 +41,8 @@ CLUSTERS = 0.5
 PAYS = 0.37
 # With SHOWN * n_docs / noise of a cell topics, half are shown. The median z falls like
 # the inverse of the number of topics, and the logarithms of all z have the standard
-# deviation SPREAD. Words and vectors change this little.
-SHOWN = 0.00353
-SPREAD = 0.93
+# deviation 1. Words and vectors change this little.
+SHOWN = 0.0036
 # Below this number of documents, the formula counts too many topics: fits of 300
 # documents of KOS, glosses, NIPS and BBC show no topic up to epsilon 8, where it counts
 # up to 2 of 5 (benchmarks/topic_signal.py plan).
@@ -297,7 +296,7 @@ def topics_shown(noise: float, n_docs: float, n_components: int) -> float:
     `noise` is the noise scale of a cell of the average, over NORM.
     """
     middle = SHOWN * n_docs / (n_components * noise)  # over the z that is shown
-    return float(n_components * ndtr(math.log(middle) / SPREAD))
+    return float(n_components * ndtr(math.log(middle)))
 
 
 def most_topics(noise: float, n_docs: float) -> int:
