@@ -571,7 +571,9 @@ def release_first_totals(
         per_doc = share  # public
         value = np.concatenate([[per_doc * exact_docs], total])  # private
     else:
-        per_doc = radius // (15 * most_docs)  # public
+        # two cells together take as much as the one above: each has 1 / sqrt(2) of it
+        share_of_two = math.ceil(math.sqrt(2) * COUNT_SHARE)
+        per_doc = radius // (share_of_two * most_docs)  # public
         value = np.concatenate(
             [[per_doc * exact_docs], total, [per_doc * most_docs * exact_units]]
         )  # private
