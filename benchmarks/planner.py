@@ -208,7 +208,7 @@ def report(points) -> None:
     lines = [
         f"HALF = {half:.1f} ± {spread:.1f}.",
         "The root mean square error where the measured share is above zero is ERROR = "
-        f"{root_mean_square(errors[y > 0]):.2f} without vectors; with vectors, given "
+        f"{root_mean_square(errors[y > 0]):.3f} without vectors; with vectors, given "
         f"what clusters know, it is {root_mean_square(off):.2f}.",
         f"Half takes {low:.2f} (10% of the settings), {median:.2f} (50%) and {high:.2f}"
         " (90%) times the documents that the formula says.",

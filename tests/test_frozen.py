@@ -194,7 +194,7 @@ class Words:
 
 @pytest.mark.parametrize("n_tokens", [1 << 17, 80])
 def test_a_piece_is_drawn_again_with_refinements(n_tokens, monkeypatch):
-    monkeypatch.setattr(gibbs, "PIECE", n_tokens)
+    monkeypatch.setattr(gibbs, "BLOCK_TOKENS", n_tokens)
     table = random_table(37, n_words=1)
     order, first = ends_of_intervals(table, 0.1)
     word, doc_ptr = repeated([0], len(order))

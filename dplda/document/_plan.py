@@ -32,7 +32,7 @@ from dplda.privacy import Gaussian, LowSignalWarning, calibrate, split_epsilon
 HALF = 316.8
 # Standard error, on a corpus that was not used for the fit, of the share where it is
 # above zero, and of the share of the topics that are shown.
-ERROR = 0.15
+ERROR = 0.154
 # With vectors, public clusters of words know this share of general English, and nothing
 # of texts with a language of their own. Private topics know their share of the rest.
 CLUSTERS = 0.5

@@ -20,6 +20,7 @@ from dplda.kernels import _frozen, _release
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._streams import PIECE, Purpose, Streams, uniform_integers
 
+BLOCK_TOKENS = 1 << 17  # tokens that share a random stream; enters seeded results
 # docs/proofs_word.md bounds the distance of a draw for this number: 2**-118
 MAX_COMPONENTS = _frozen.MAX_TOPICS
 TOPIC = np.int16  # of a token; -1 for none yet
@@ -166,14 +167,14 @@ def pieces_of(corpus: Corpus, n_jobs: int | None) -> list[Piece]:
     Small pieces are slower, because fewer documents are swept side by side. Documents
     of similar length begin one after the other, so that none is left over at the end.
     """
-    blocks = corpus.blocks(PIECE)
+    blocks = corpus.blocks(BLOCK_TOKENS)
     threads = joblib.effective_n_jobs(n_jobs)
     n_whole = len(blocks) - (threads if threads > 1 else 0)
     pieces: list[Piece] = []
     start = 0
     for stream, block in enumerate(blocks):
         first = start
-        parts = [block] if stream < n_whole else block.blocks(PIECE // 4)
+        parts = [block] if stream < n_whole else block.blocks(BLOCK_TOKENS // 4)
         for documents in parts:
             order = np.argsort(-np.diff(documents.doc_ptr), kind="stable")
             pieces.append(Piece(documents, order, start, stream, start - first))

@@ -26,7 +26,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from dplda.kernels._noise import N_COLUMNS, add_gaussian, add_laplace
+from dplda.kernels._noise import N_COLUMNS as N_COLUMNS
+from dplda.kernels._noise import add_gaussian, add_laplace
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._sparse import add_duplicates, unsummed
 from dplda.privacy._events import (

@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import LARGEST_COUNT
 from dplda.core._fit_guarantee import make_guarantee, publish
 from dplda.core._fold_in import e_step, exp_dirichlet_expectation
 from dplda.core._private_estimator import PRIVACY_CONSTRAINTS, Interval
@@ -23,6 +22,7 @@ from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.privacy.mechanisms import DiscreteGaussian, NoNoise
 from dplda.published._base import Flaw, PublishedLDA, noise_range
 
+LARGEST_COUNT = 1e28  # 2**31 of them still have a finite sum as float32
 STATISTICS = "expected statistics"
 
 

@@ -45,7 +45,6 @@ from dplda.gibbs._frozen_table import (
     uniform_topics,
 )
 from dplda.gibbs._gibbslda import GibbsLDA
-from dplda.kernels._noise import N_COLUMNS
 from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
@@ -57,6 +56,7 @@ from dplda.privacy._events import BoundedRange, Event
 from dplda.privacy._mechanisms import (
     MAX_SCALE,
     MIN_SCALE,
+    N_COLUMNS,
     FlooredLaplace,
     NoNoise,
 )
