@@ -152,9 +152,8 @@ def test_documents_find_the_part_of_the_topics_beside_clusters(part):
     documents = Documents.from_counts(sp.csr_array(X.astype(float)), K, 1)
     documents.rescale(claim.weight, NORM)
     mechanism = SimpleNamespace(radius=2**20, scale=2.0**19)
-    this_round = SimpleNamespace(
-        number=5, mechanism=mechanism, rate=1.0, norm=CLIP * NORM
-    )
+    terms = {"number": 5, "rate": 1.0, "norm": CLIP * NORM}
+    this_round = SimpleNamespace(mechanism=mechanism, **terms)
     halves = claim.halves(2**20, 5, 0.1, 1)
     sums = documents.sum_halves(np.arange(documents.n_units), halves)
     tested = topic_test.met(None, claim, sums, this_round, n_docs)
