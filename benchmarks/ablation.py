@@ -62,7 +62,7 @@ CHANGES = [
     ("SHARED", "", "0.75", 0.75, 0),
     ("left_out", "a word's own row in the regression", "read", in_sample, 0),
     ("RENEWED", "rounds of one regression, 4", "8", 8, 0),
-    ("HELD", "words of which one is held out, 10", "5", 5, 0),
+    ("KEPT_OUT", "words of which one is held out, 10", "5", 5, 0),
     ("REAL", "slope that is believed, 0.25", "0.5", 0.5, 0),
     ("REAL", "", "0.5", 0.5, TEXTS),
     ("WIDTH", "deviation around a factor, 0.25", "0: none", 0.0, 0),

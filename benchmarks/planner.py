@@ -203,14 +203,12 @@ def report(points) -> None:
             cells.append(f"{root_mean_square(off[of == name]):.2f}")
         cells += [""] * (5 - len(cells))
         print(f"| {name} | {' | '.join(cells)} |")
-    coefficients, spread = fit(x, y)
-    half, words, decay = coefficients
-    low, median, high = np.quantile(halves(alone, coefficients), [0.1, 0.5, 0.9])
+    half, spread = fit(x, y)
+    low, median, high = np.quantile(halves(alone, half), [0.1, 0.5, 0.9])
     lines = [
-        f"HALF = {np.exp(half):.1f} (times or over {np.exp(spread[0]):.2f}), WORDS = "
-        f"{words:.3f} ± {spread[1]:.3f}, DECAY = {decay:.3f} ± {spread[2]:.3f}.",
+        f"HALF = {half:.1f} ± {spread:.1f}.",
         "The root mean square error where the measured share is above zero is ERROR = "
-        f"{root_mean_square(errors[y > 0]):.2f} without vectors; with vectors, given "
+        f"{root_mean_square(errors[y > 0]):.3f} without vectors; with vectors, given "
         f"what clusters know, it is {root_mean_square(off):.2f}.",
         f"Half takes {low:.2f} (10% of the settings), {median:.2f} (50%) and {high:.2f}"
         " (90%) times the documents that the formula says.",
@@ -224,7 +222,7 @@ def setting(point) -> tuple:
     return tuple(point[key] for key in keys)
 
 
-def halves(points, coefficients) -> list[float]:
+def halves(points, half: float) -> list[float]:
     """Documents that know half of the new words, over those of the formula.
 
     Only where points enclose it.
@@ -233,10 +231,9 @@ def halves(points, coefficients) -> list[float]:
     for p in points:
         size = p["corpus"], p["n_words"], p["n_components"], p["epsilon"]
         curves.setdefault(size, []).append((p["n_docs"], p["share"]))
-    half, words, _ = coefficients
     ratios = []
     for (_, n_words, _, epsilon), curve in curves.items():
-        expected = np.exp(half) * budget(epsilon).noise * n_words**words
+        expected = half * budget(epsilon).noise * np.cbrt(n_words)
         for (few, below), (many, above) in itertools.pairwise(sorted(curve)):
             if below < 0.5 <= above:
                 n_docs = few * (many / few) ** ((0.5 - below) / (above - below))
@@ -267,12 +264,10 @@ def budget(epsilon: float) -> DocumentBudget:
     return document_budget(epsilon, None, DELTA, max_iter=80, subsampling_ratio=1.0)
 
 
-def known_share(coefficients, x) -> np.ndarray:
+def known_share(half: float, x) -> np.ndarray:
     """The formula, cut to zero; `x` has noise, words and documents."""
-    half, words, decay = coefficients
     noise, n_words, n_docs = x.T
-    half = np.exp(half) * noise * n_words**words
-    return np.maximum(0, 1 - 0.5 * (half / n_docs) ** decay)
+    return np.maximum(0, 1 - np.sqrt(half * noise * np.cbrt(n_words) / n_docs) / 2)
 
 
 def errors_of_others(x, y, corpus) -> np.ndarray:
@@ -286,14 +281,11 @@ def errors_of_others(x, y, corpus) -> np.ndarray:
     return errors
 
 
-def fit(x, y) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients by least squares, and their standard errors."""
-    start = [3.0, 0.7, 0.6]
-    found = least_squares(lambda c: known_share(c, x) - y, start)
-    covariance = (
-        np.linalg.inv(found.jac.T @ found.jac) * 2 * found.cost / (len(y) - len(start))
-    )
-    return found.x, np.sqrt(np.diag(covariance))
+def fit(x, y) -> tuple[float, float]:
+    """HALF by least squares, and its standard error."""
+    found = least_squares(lambda half: known_share(half, x) - y, 100.0)
+    variance = 2 * found.cost / (len(y) - 1) / np.square(found.jac).sum()
+    return float(found.x[0]), float(np.sqrt(variance))
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ from dplda.displays import top_words
 from dplda.document import _document_budget
 from dplda.document._conclusion import claim_of, concluded
 from dplda.document._document_budget import document_budget
-from dplda.document._plan import MIDDLE, topics_shown
+from dplda.document._plan import topics_shown
 from dplda.document._topic_test import Claim
 from dplda.federated import IFTMParty
 from dplda.metrics import held_out_perplexity
@@ -584,21 +584,21 @@ def noise_of(epsilon: float) -> float:
 def report(points) -> None:
     names, of_each, n_components, found = map(np.array, zip(*points))
 
-    def errors(constants, chosen):
+    def errors(half, chosen):
         """Of the expected shares of the topics."""
-        middle = np.exp(constants[0]) * of_each[chosen]
-        share = ndtr(np.log(middle / MIDDLE) / np.exp(constants[1]))
+        share = ndtr(np.log(half * of_each[chosen]))
         return share - (found / n_components)[chosen]
 
     def fit(chosen):
         """Counts of more topics are more certain."""
         weight = np.sqrt(n_components[chosen])
-        return least_squares(lambda c: weight * errors(c, chosen), [-5.0, 0.0]).x
+        law = least_squares(lambda h: weight * errors(np.abs(h), chosen), 0.005)
+        return float(abs(law.x[0]))
 
     apart = [errors(fit(names != name), names == name) for name in np.unique(names)]
-    claim, spread = np.exp(fit(names != ""))
+    half = fit(names != "")
     error = np.sqrt(np.mean(np.concatenate(apart) ** 2))
-    print(f"\nCLAIM = {claim:.4f}, SPREAD = {spread:.2f}; error {error:.2f}")
+    print(f"\nSHOWN = {half:.4f}; error {error:.2f}")
 
 
 PARTS = {

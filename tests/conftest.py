@@ -76,7 +76,7 @@ def instruction_set(request, instruction_sets):
     return request.param
 
 
-SMALL = {"BLOCK": 128, "PIECE": 64}
+SMALL = {"BATCH": 1000, "BLOCK": 128, "PIECE": 64}
 
 
 @pytest.fixture

@@ -184,7 +184,7 @@ def test_blocks_and_threads_do_not_change_the_order(monkeypatch):
     assert not np.array_equal(one.word, corpus.word)
     for a, b in itertools.pairwise(corpus.doc_ptr):
         assert_array_equal(np.sort(one.word[a:b]), corpus.word[a:b])
-    monkeypatch.setattr(module, "BLOCK", 100)
+    monkeypatch.setattr(module, "PIECE", 100)
     many = corpus.shuffled(Streams.from_random_state(0), 3, 2)
     first = corpus.blocks(100)[0].n_tokens
     # the first block has the same stream

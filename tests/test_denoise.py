@@ -67,7 +67,7 @@ def any_public(totals, n_topics):
 def test_estimate_is_the_same_for_any_set_and_number_of_threads(
     shape, is_public, monkeypatch, instruction_sets
 ):
-    monkeypatch.setattr(_table_estimate, "BLOCK", 200)
+    monkeypatch.setattr(_table_estimate, "PIECE", 200)
     totals, noisy, noise_scale = any_table(*shape)
     results = []
     for name, n_jobs in itertools.product(instruction_sets, (1, 2)):

@@ -92,7 +92,7 @@ def test_a_round_of_test_copies_few_units_at_a_time(
     X = short_documents
     model = SubLDA(N_TOPICS, epsilon=4.0, max_iter=8, random_state=0)
     expected = clone(model).fit(X, user_ids=user_ids)  # also loads modules
-    monkeypatch.setattr("dplda.document._contributions.BLOCK", 1 << 15)
+    monkeypatch.setattr("dplda.document._contributions.BATCH", 1 << 15)
     weights = 4 * N_DOCS * N_TOPICS
     assert peak_of(lambda: model.fit(X, user_ids=user_ids)) < 4 * weights
     np.testing.assert_array_equal(model.components_, expected.components_)

@@ -152,7 +152,8 @@ def test_documents_find_the_part_of_the_topics_beside_clusters(part):
     documents = Documents.from_counts(sp.csr_array(X.astype(float)), K, 1)
     documents.rescale(claim.weight, NORM)
     mechanism = SimpleNamespace(radius=2**20, scale=2.0**19)
-    this_round = SimpleNamespace(number=5, mechanism=mechanism, rate=1.0)
+    terms = {"number": 5, "rate": 1.0, "norm": CLIP * NORM}
+    this_round = SimpleNamespace(mechanism=mechanism, **terms)
     halves = claim.halves(2**20, 5, 0.1, 1)
     sums = documents.sum_halves(np.arange(documents.n_units), halves)
     tested = topic_test.met(None, claim, sums, this_round, n_docs)
@@ -161,7 +162,7 @@ def test_documents_find_the_part_of_the_topics_beside_clusters(part):
     assert found - 0.21 < tested.least_part_beside_clusters(np.ones(K, bool)) <= found
     # noise that hides the part leaves clusters
     mechanism = SimpleNamespace(radius=2**20, scale=2.0**40)
-    loud = SimpleNamespace(number=5, mechanism=mechanism, rate=1.0)
+    loud = SimpleNamespace(mechanism=mechanism, **terms)
     hidden = topic_test.met(None, claim, sums, loud, n_docs)
     assert hidden.least_part_beside_clusters(np.ones(K, bool)) == 0
     # without clusters, the last row is the same

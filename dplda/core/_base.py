@@ -16,9 +16,10 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import Matrix, are_shards, check_counts, check_shards
-from dplda.core._fold_in import LARGEST_PRIOR, fold_in
+from dplda.core._fold_in import fold_in
 from dplda.core._perplexity import held_out_log_likelihood
 from dplda.core._private_estimator import Described, Interval
+from dplda.leaf._checks import LARGEST
 from dplda.leaf._messages import warn_user
 from dplda.leaf._rows import collected
 from dplda.privacy import PrivacyLeakWarning
@@ -112,8 +113,8 @@ class BaseLDA(BaseTopicModel):
 
     _parameter_constraints: Constraints = {
         **BaseTopicModel._parameter_constraints,
-        "doc_topic_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
-        "topic_word_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
+        "doc_topic_prior": [Interval(Real, 0, LARGEST, closed="right")],
+        "topic_word_prior": [Interval(Real, 0, LARGEST, closed="right")],
     }
 
     @property

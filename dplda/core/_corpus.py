@@ -23,15 +23,12 @@ from dplda.leaf._sparse import add_duplicates, unsummed
 from dplda.leaf._threads import in_threads
 from dplda.privacy import PrivateDataWarning
 from dplda.privacy._mechanisms import SPARE_PIECE
-from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy._streams import PIECE, Purpose, Streams
 
 # The input of a fit: documents by words. It may be a data frame, which NumPy reads.
 Matrix: TypeAlias = npt.ArrayLike | sp.sparray | sp.spmatrix
 
 MAX_TOKENS = LARGEST_INTEGER
-# Tokens that share a stream for their order (it enters seeded results), and entries of
-# X, or cells of a table, that are computed at a time. They stay in the cache.
-BLOCK = 1 << 16
 LARGEST_COUNT = 1e12  # squares of the sum of 1e7 such counts are finite in float32
 COPIES = 10  # a fit warns if more than one row in this many is a copy
 # Least share of cells that rounding may keep above 0. It keeps almost no tf-idf weight.
@@ -91,7 +88,7 @@ class Corpus:
         If tokens were ordered by word, a replaced word would move many tokens.
         """
         word = self.word.copy()
-        blocks = self.blocks(BLOCK)
+        blocks = self.blocks(PIECE)
         ends = np.cumsum([block.n_tokens for block in blocks])
 
         def run(index: int) -> None:
@@ -367,7 +364,7 @@ def without_zeros(X: sp.csr_array) -> sp.csr_array:
 
 
 def row_blocks(
-    indptr: npt.NDArray[np.integer], size: int = BLOCK, per_row: int = 1
+    indptr: npt.NDArray[np.integer], size: int = PIECE, per_row: int = 1
 ) -> list[slice]:
     """Consecutive rows of a CSR matrix in blocks of about `size` numbers.
 
@@ -385,8 +382,8 @@ def whole_counts(X: sp.csr_array, name: str) -> sp.csr_array:
 
     Warns if rounding changes `X`, and raises ValueError if it would keep too little.
     """
-    for start in range(0, X.nnz, BLOCK):
-        block = X.data[start : start + BLOCK]
+    for start in range(0, X.nnz, PIECE):
+        block = X.data[start : start + PIECE]
         if not np.array_equal(np.rint(block), block):
             break
     else:

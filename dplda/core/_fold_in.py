@@ -8,10 +8,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, DTypeLike
 
-from dplda.core._corpus import BLOCK, LARGEST_COUNT, row_blocks
+from dplda.core._corpus import LARGEST_COUNT, row_blocks
 from dplda.kernels import _e_step, _variational
+from dplda.kernels._frozen import LANES
 from dplda.leaf._sparse import add_duplicates
 from dplda.leaf._threads import in_threads, n_threads
+from dplda.privacy._streams import PIECE
 
 
 class Steps(NamedTuple):
@@ -27,9 +29,10 @@ UNTIL_SETTLED = Steps(100, 1e-4)
 # scikit-learn.
 E_STEP_TOLERANCE = 1e-3
 
-LANES = 16  # floats in the widest vector register; topics are padded to a multiple
-BATCH = 1 << 18  # entries and topic weights of documents that are inferred at a time
-LARGEST_PRIOR = 1e9  # sums with it are finite in single precision
+# Entries and topic weights of documents that are inferred, or copied, at a time.
+BATCH = 1 << 18
+# Default `doc_topic_prior`. In rounds with noise, a larger one makes the topics alike.
+DOC_TOPIC_PRIOR = 0.1
 
 
 class OwnCounts(NamedTuple):
@@ -100,7 +103,7 @@ def topic_word_probabilities(
     def divide(words: slice) -> None:
         phi[words, :n_components] = (components[:, words] / size).T
 
-    n_rows = max(LANES, BLOCK // n_components)
+    n_rows = max(LANES, PIECE // n_components)
     in_threads(divide, slices(n_words, n_rows), n_jobs)
     return phi
 

@@ -19,11 +19,11 @@ from dplda.core._corpus import (
 )
 from dplda.core._fold_in import (
     BATCH,
-    LARGEST_PRIOR,
+    DOC_TOPIC_PRIOR,
     infer_topics,
     topic_word_probabilities,
 )
-from dplda.leaf._checks import check_number
+from dplda.leaf._checks import LARGEST, check_number
 from dplda.leaf._sparse import add_duplicates
 
 
@@ -170,7 +170,7 @@ def held_out_perplexity(
     components: ArrayLike,
     X: Matrix,
     *,
-    doc_topic_prior: float = 0.1,
+    doc_topic_prior: float = DOC_TOPIC_PRIOR,
     completion: bool = True,
     n_jobs: int | None = None,
 ) -> float:
@@ -226,7 +226,7 @@ def held_out_perplexity(
     2.0
     """
     components, blocks = check_inputs(components, X)
-    check_number("doc_topic_prior", doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
+    check_number("doc_topic_prior", doc_topic_prior, 0, LARGEST, closed="right")
     return float(
         np.exp(
             -held_out_log_likelihood(
@@ -268,7 +268,7 @@ def unigram_perplexity(
     >>> round(unigram_perplexity([[5, 5, 5, 5]], [[4, 4, 4, 4]]), 1)
     4.0
     """
-    check_number("topic_word_prior", topic_word_prior, 0, LARGEST_PRIOR)
+    check_number("topic_word_prior", topic_word_prior, 0, LARGEST)
     X_train = positive_entries(X_train, "a metric")
     counts = np.asarray(X_train.sum(axis=0), dtype=float).reshape(1, -1)
     return held_out_perplexity(counts + topic_word_prior, X)

@@ -6,9 +6,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import Bunch, check_random_state
 
-from dplda.core._corpus import BLOCK, MAX_TOKENS
-from dplda.core._fold_in import LARGEST_PRIOR
-from dplda.leaf._checks import check_integer, check_number
+from dplda.core._corpus import MAX_TOKENS
+from dplda.leaf._checks import LARGEST, check_integer, check_number
+from dplda.privacy._streams import PIECE
 
 
 def make_topic_corpus(
@@ -77,9 +77,9 @@ def make_topic_corpus(
     check_integer("n_docs", n_docs, 1, MAX_TOKENS)
     check_integer("n_words", n_words, 1, MAX_TOKENS)
     check_integer("n_components", n_components, 1, MAX_TOKENS)
-    check_number("doc_length", doc_length, 0, LARGEST_PRIOR, closed="right")
-    check_number("doc_topic_prior", doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
-    check_number("topic_word_prior", topic_word_prior, 0, LARGEST_PRIOR, closed="right")
+    check_number("doc_length", doc_length, 0, LARGEST, closed="right")
+    check_number("doc_topic_prior", doc_topic_prior, 0, LARGEST, closed="right")
+    check_number("topic_word_prior", topic_word_prior, 0, LARGEST, closed="right")
     seed = check_random_state(random_state).randint(0, 2**32, size=4, dtype=np.uint32)
     generator = np.random.default_rng(seed)
     components = generator.dirichlet(
@@ -88,7 +88,7 @@ def make_topic_corpus(
     doc_topic = generator.dirichlet(np.full(n_components, doc_topic_prior), size=n_docs)
     lengths = generator.poisson(doc_length, size=n_docs)
     blocks = []
-    step = max(1, BLOCK // n_words)  # which changes no draw
+    step = max(1, PIECE // n_words)  # which changes no draw
     for start in range(0, n_docs, step):
         rows = slice(start, start + step)
         word_probabilities = doc_topic[rows] @ components

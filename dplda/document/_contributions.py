@@ -25,6 +25,7 @@ import scipy.sparse as sp
 
 from dplda.core._corpus import row_blocks
 from dplda.core._fold_in import (
+    BATCH,
     Inference,
     e_step,
     in_16_bits,
@@ -61,14 +62,10 @@ DOCS_OF_A_USER = 10  # most documents of a user that are counted
 # Pieces of the words over which a squared length is summed. A public constant, because
 # the order of a sum may not depend on the documents or on the number of threads.
 N_PIECES = 16
-LARGEST_SQUARE = 1 << 56  # sums of squares of a unit stop here in each thread
 # Contributions are scaled to this share of the radius. Rounding to integers lengthens
 # them by less than the rest (NIPS, BBC, glosses with 20 and 100 topics). 1 - 2**-12: a
 # unit in most rounds of glosses is longer, which takes two more passes over the texts.
 NEARLY = 1 - 2**-11
-# Counts and topic weights of the units that are copied at a time. Copies of all units
-# would double the memory of a fit.
-BLOCK = 1 << 20
 
 
 class Documents:
@@ -343,7 +340,7 @@ class Documents:
         """
         # counts, and topic weights
         numbers = self.X.indptr[self.unit_ptr] + self.theta.shape[1] * self.unit_ptr
-        for block in row_blocks(numbers, BLOCK):
+        for block in row_blocks(numbers, BATCH):
             begin, end = np.searchsorted(units, (block.start, block.stop))
             yield block, units[begin:end] - block.start
 
@@ -485,7 +482,7 @@ class Adding:
             squares,
         )
         # beyond, they would depend on the threads
-        return np.minimum(squares.sum(axis=0), LARGEST_SQUARE)
+        return np.minimum(squares.sum(axis=0), _variational.LARGEST_SQUARE)
 
 
 def draw_near(theta: np.ndarray, shares: np.ndarray, bound: float) -> None:
@@ -570,7 +567,9 @@ def release_first_totals(
         per_doc = share  # public
         value = np.concatenate([[per_doc * exact_docs], total])  # private
     else:
-        per_doc = radius // (15 * most_docs)  # public
+        # two cells together take as much as the one above: each has 1 / sqrt(2) of it
+        share_of_two = math.ceil(math.sqrt(2) * COUNT_SHARE)
+        per_doc = radius // (share_of_two * most_docs)  # public
         value = np.concatenate(
             [[per_doc * exact_docs], total, [per_doc * most_docs * exact_units]]
         )  # private

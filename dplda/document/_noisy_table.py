@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from dplda.core._corpus import BLOCK
 from dplda.core._fold_in import slices
 from dplda.document._document_budget import Round
 from dplda.document._public_words import PublicWords, Vectors
@@ -23,7 +22,7 @@ from dplda.document._topic_test import Claim, Tested, met
 from dplda.document._word_totals import WordTotals
 from dplda.kernels import _denoise
 from dplda.leaf._threads import n_threads
-from dplda.privacy._streams import Purpose, Streams, uniform
+from dplda.privacy._streams import PIECE, Purpose, Streams, uniform
 
 # Figures like -5 / 0 are points of the share of the gap, at epsilon 1 and 4, that a
 # change gives (docs/results.md).
@@ -149,7 +148,7 @@ def random_table(
     totals = reading.totals
     average = np.empty((len(totals), n_components))
     reader = streams.reader(Purpose.INITIAL_TABLE, 0)
-    for piece in slices(len(totals), max(1, BLOCK // n_components)):
+    for piece in slices(len(totals), max(1, PIECE // n_components)):
         words = reader.words(average[piece].size)
         draws = uniform(words, positive=True).reshape(-1, n_components)
         ratios = nearly_equal(draws) if alike else -np.log(draws)

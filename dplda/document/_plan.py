@@ -1,9 +1,8 @@
 """What a document-level fit can be expected to learn, before any data are read.
 
 Everything here is a function of public constants. ``benchmarks/planner.py`` fits the
-coefficients of the knowledge of new words, and measures their error;
-``docs/choosing.md`` has its output. ``benchmarks/topic_signal.py plan`` fits the
-coefficients of the topics that are shown.
+knowledge of new words, and measures its error; ``docs/choosing.md`` has its output.
+``benchmarks/topic_signal.py plan`` fits the topics that are shown.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from scipy.special import ndtr, ndtri
 
 from dplda.core._base import MAX_ITER
 from dplda.core._private_estimator import SMALLEST_DELTA
-from dplda.core._signal import FALSE_POSITIVES, FALSE_TOPICS
+from dplda.core._signal import FALSE_POSITIVES
 from dplda.document._document_budget import (
     NORM,
     SMALLEST_RATIO,
@@ -27,27 +26,23 @@ from dplda.leaf._messages import warn_user
 from dplda.privacy import Gaussian, LowSignalWarning, calibrate, split_epsilon
 
 # Knowledge of new words: the gain on words that are new to a document, as a share of
-# the gain of topics without privacy. Topics of half = HALF * n_words**WORDS * (noise of
+# the gain of topics without privacy. Topics of half = HALF * cbrt(n_words) * (noise of
 # a cell / largest contribution) documents know half, and topics of n_docs documents
-# know 1 - (half / n_docs)**DECAY / 2.
-HALF = 327.2
-WORDS = 0.332
-DECAY = 0.469
-# Standard error of the share, where it is above zero, on a corpus that was not used for
-# the fit.
-ERROR = 0.16
+# know 1 - sqrt(half / n_docs) / 2. Fitted powers are no better on other corpora.
+HALF = 316.8
+# Standard error, on a corpus that was not used for the fit, of the share where it is
+# above zero, and of the share of the topics that are shown.
+ERROR = 0.154
 # With vectors, public clusters of words know this share of general English, and nothing
 # of texts with a language of their own. Private topics know their share of the rest.
 CLUSTERS = 0.5
 # Share of this rest that private topics must know to say more than 60 clusters, on news
 # and on definitions (benchmarks/utility.py pays).
 PAYS = 0.37
-# The median of K topics has z = CLAIM * n_docs / K / noise of a cell. The logarithms of
-# all z have the standard deviation SPREAD. Words and vectors change this little. The
-# standard error of the number of topics shown is 0.15 n_components.
-CLAIM = 0.0058
-SPREAD = 0.93
-MIDDLE = -ndtri(FALSE_TOPICS / 2)  # z of the median topic if just half are shown
+# With SHOWN * n_docs / noise of a cell topics, half are shown. The median z falls like
+# the inverse of the number of topics, and the logarithms of all z have the standard
+# deviation 1. Words and vectors change this little.
+SHOWN = 0.0036
 # Below this number of documents, the formula counts too many topics: fits of 300
 # documents of KOS, glosses, NIPS and BBC show no topic up to epsilon 8, where it counts
 # up to 2 of 5 (benchmarks/topic_signal.py plan).
@@ -259,8 +254,8 @@ def plan(
         for_topics, None, delta, max_iter=max_iter, subsampling_ratio=subsampling_ratio
     )
     warn_of_size(budget.noise, n_docs, n_components, delta)
-    half = HALF * budget.noise * n_words**WORDS
-    known = 1 - 0.5 * (half / n_docs) ** DECAY
+    half = HALF * budget.noise * math.cbrt(n_words)
+    known = 1 - math.sqrt(half / n_docs) / 2
     of_clusters = CLUSTERS if word_vectors else 0.0
     to_know = PAYS if word_vectors else 0.0
     return Plan(
@@ -285,7 +280,7 @@ def plan(
 
 def docs_to_know(share: float, half: float) -> int:
     """Number of documents with which topics know a share, if `half` know a half."""
-    return math.ceil(half * (0.5 / (1 - share)) ** (1 / DECAY))
+    return math.ceil(half / (2 * (1 - share)) ** 2)
 
 
 def split_counts(epsilon: float, share: float, delta: float) -> tuple[float, float]:
@@ -300,13 +295,13 @@ def topics_shown(noise: float, n_docs: float, n_components: int) -> float:
 
     `noise` is the noise scale of a cell of the average, over NORM.
     """
-    middle = CLAIM * n_docs / (n_components * noise)
-    return float(n_components * ndtr(math.log(middle / MIDDLE) / SPREAD))
+    middle = SHOWN * n_docs / (n_components * noise)  # over the z that is shown
+    return float(n_components * ndtr(math.log(middle)))
 
 
 def most_topics(noise: float, n_docs: float) -> int:
     """The largest number of topics of which half are expected to be shown."""
-    return math.floor(CLAIM * n_docs / (MIDDLE * noise))
+    return math.floor(SHOWN * n_docs / noise)
 
 
 def warn_of_size(noise: float, n_docs: int, n_components: int, delta: float) -> None:
@@ -324,7 +319,7 @@ def warn_of_size(noise: float, n_docs: int, n_components: int, delta: float) -> 
     most = most_topics(noise, n_docs)
     if n_components > 1 and n_components > most:
         fewer = f"n_components={most}, " if most >= 2 else ""
-        needed = math.ceil(MIDDLE * noise * n_components / CLAIM)
+        needed = math.ceil(noise * n_components / SHOWN)
         warn_user(
             f"about {topics_shown(noise, n_docs, n_components):.0f} of {n_components} "
             f"topics are expected to be shown to be more than noise with {n_docs} "

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
+from dplda.core._signal import KEPT_OUT
 from dplda.document._word_totals import WordTotals
 from dplda.kernels import _denoise
 from dplda.leaf._messages import warn_user
@@ -29,11 +30,10 @@ LEAST_COVERED = 0.25
 # p(cluster | word) is proportional to exp(sharpness * cosine). The sharpness is SHARP
 # unless releases say that it is larger.
 SHARP = 4.0
-HELD = 10  # one word in so many is held out; 5: -0.6 / -1.3
 # Slope of the held-out rows from which public tables are trusted fully. 0.5: -3 / 0
 REAL = 0.25
-# Least part of an expected p(topic | word) that vectors leave: releases could say
-# nothing against a share of 0 (benchmarks/ablation.py).
+# Least part that vectors or noise leave of an expected p(topic | word), or weight of a
+# word: releases could say nothing against 0 (benchmarks/ablation.py).
 LEAST = 0.1
 
 
@@ -231,7 +231,7 @@ class PublicWords:
         """
         given = vectors if table is None else table.T
         assert given is not None, "without public tables, there are no public words"
-        held = np.arange(len(given)) % HELD == HELD // 2
+        held = np.arange(len(given)) % KEPT_OUT == KEPT_OUT // 2
         found = None if vectors is None else Vectors.of(vectors)
         topics = None if table is None else Topics.of(table, found)
         if topics is not None and not topics.has_frequencies:

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dplda.core._fold_in import OwnCounts, exp_dirichlet_expectation, in_16_bits
+from dplda.core._fold_in import (
+    DOC_TOPIC_PRIOR,
+    OwnCounts,
+    exp_dirichlet_expectation,
+    in_16_bits,
+)
 from dplda.core._signal import KEPT_OUT
 from dplda.document._document_budget import NORM, Round
 from dplda.document._noisy_table import NoisyTable
@@ -31,8 +36,6 @@ from dplda.document._table_estimate import (
 )
 from dplda.document._word_totals import ExactTotals, WordTotals
 
-# Default `doc_topic_prior` of the rounds; a larger one makes the topics alike.
-IN_ROUNDS = 0.1
 # Noisy topics are alike, so that the words of a document say less of its topics than
 # its priors do if these are many: they sum to at most this. 10, which is 0.1 with 100
 # topics: -0.08 nats of new words on glosses at epsilon 4, with vectors
@@ -46,8 +49,8 @@ FEW_WORDS = 10.0
 def default_prior(n_components: int, has_noise: bool) -> float:
     """Default `doc_topic_prior` of the rounds, and of documents with many words."""
     if not has_noise:
-        return IN_ROUNDS
-    return min(IN_ROUNDS, MOST_PRIOR / n_components)
+        return DOC_TOPIC_PRIOR
+    return min(DOC_TOPIC_PRIOR, MOST_PRIOR / n_components)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +80,7 @@ class Rules:
     keeps_out = False
 
     infers_anew: bool = False
-    doc_topic_prior: float = IN_ROUNDS
+    doc_topic_prior: float = DOC_TOPIC_PRIOR
     topic_word_prior: float = 0.01
     n_jobs: int | None = None
 

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dplda.core._corpus import BLOCK
 from dplda.core._fold_in import pad, slices
 from dplda.document._public_words import Agreement, PublicWords
 from dplda.kernels import _denoise
 from dplda.leaf._threads import in_threads, n_threads
+from dplda.privacy._streams import PIECE
 
 # Figures like -0.4 / -0.7 are points of the share of the gap, at epsilon 1 and 4, that
 # a change gives (docs/results.md).
@@ -217,7 +217,7 @@ def add_up(
             kept &= ~negative
         cells[:] = np.where(kept, moved, 0)
 
-    in_threads(move, slices(len(table), max(1, BLOCK // table.shape[1])), n_jobs)
+    in_threads(move, slices(len(table), max(1, PIECE // table.shape[1])), n_jobs)
 
 
 def topic_sizes(table: np.ndarray, n_jobs: int | None) -> np.ndarray:

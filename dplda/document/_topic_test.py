@@ -310,7 +310,7 @@ def met(
     """
     n_words, n_components = noisy.shape
     first = first_half(n_words, this_round.number)
-    granularity = CLIP * NORM / this_round.mechanism.radius / this_round.rate
+    granularity = this_round.norm / this_round.mechanism.radius / this_round.rate
     # contributions sum to zero over topics: the mean of a row is noise only
     cells = granularity * (noisy - noisy.mean(axis=1, keepdims=True))
     variance = (this_round.mechanism.scale * granularity) ** 2 * (1 - 1 / n_components)
@@ -342,8 +342,8 @@ def met(
         claimed += before.claimed
         if beside is not None and before.beside is not None:
             beside = Beside(*map(np.add, beside, before.beside))
-    # A document adds at most CLIP * NORM in L2.
-    added = np.minimum(1, n_docs * claim.shares * (CLIP * NORM) ** 2 / size)
+    # a document adds at most this norm in L2
+    added = np.minimum(1, n_docs * claim.shares * this_round.norm**2 / size)
     spread = NORM * claim.chance / size**2 / this_round.rate
     return Tested(along, square, added, spread, confirmed, claimed, beside)
 

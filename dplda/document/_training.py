@@ -162,7 +162,7 @@ class Training:
                 unit=self.charged_unit(ids_of(X, user_ids)),
                 seeded=self.streams.seeded,
                 sums=self.sums,
-                is_first=self.so_far is None,
+                is_first=self.is_first,
             ) as charge,
             closing(self.documents(X, user_ids)) as documents,  # private
         ):
@@ -176,6 +176,11 @@ class Training:
     # ---- before it is paid for -------------------------------------------------------
 
     @property
+    def is_first(self) -> bool:
+        """Whether no call before this one released anything of these documents."""
+        return self.so_far is None
+
+    @property
     def n_done(self) -> int:
         """Rounds of the calls before this one."""
         return 0 if self.so_far is None else self.so_far.n_rounds
@@ -184,7 +189,7 @@ class Training:
         """The unit of the charge; ValueError if earlier releases are about another."""
         unit = charged_unit(user_ids, self.unit)
         before = self.model if self.earlier is None else self.earlier
-        has_before = self.so_far is not None or self.earlier is not None
+        has_before = not self.is_first or self.earlier is not None
         if has_before and before._charged_unit != unit:
             raise ValueError(
                 f"the earlier releases protect one {before._charged_unit}, and this "
@@ -201,11 +206,10 @@ class Training:
         Of shards, only the columns are checked here; `ShardedDocuments` checks all
         files.
         """
-        is_first = self.so_far is None
         if isinstance(X, CountShards):
-            check_shards(self.checked, X, reset=is_first)
+            check_shards(self.checked, X, reset=self.is_first)
             return self.documents_of_counts(X, None)
-        counts = check_counts(self.checked, X, reset=is_first)
+        counts = check_counts(self.checked, X, reset=self.is_first)
         warn_of_equal_rows(row_keys(counts))
         return self.documents_of_counts(counts, number_users(user_ids, counts.shape[0]))
 
@@ -491,11 +495,10 @@ class Training:
         assumptions: tuple[str, ...] = (DISTINCT,)
         provenance: tuple[tuple[str, str], ...] = UNKNOWN_WORDS
         # later calls go on with the public tables of the first, whose card stays
-        is_first = self.so_far is None
-        if is_first and model.prior_components is not None:
+        if self.is_first and model.prior_components is not None:
             assumptions += (PUBLIC_START,)
             provenance += (("public prior", BY_CALLER),)
-        if is_first and model.word_vectors is not None:
+        if self.is_first and model.word_vectors is not None:
             assumptions += (PUBLIC_VECTORS,)
             provenance += (("word vectors", BY_CALLER),)
         if self.earlier_cost is not None and self.unit == "document":

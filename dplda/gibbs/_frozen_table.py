@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dplda.core._corpus import Corpus
-from dplda.core._fold_in import LANES, aligned_zeros
+from dplda.core._fold_in import aligned_zeros, whole
 from dplda.kernels import _frozen, _release
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._streams import PIECE, Purpose, Streams, uniform_integers
@@ -63,7 +63,7 @@ class HalfTable:
         result.
         """
         n_words, n_components = counts.shape
-        padded = -(-n_components // LANES) * LANES
+        padded = whole(n_components, _frozen.LANES)
         threads = n_threads(n_jobs)
         # weights are in units of the prior
         factor = 1.0 / max(unit * prior, SMALLEST_PRIOR)

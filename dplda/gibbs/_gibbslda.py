@@ -11,7 +11,6 @@ import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA, last_quarter
 from dplda.core._corpus import (
-    BLOCK,
     Corpus,
     Matrix,
     check_counts,
@@ -33,7 +32,7 @@ from dplda.gibbs._frozen_table import (
 from dplda.kernels import _gibbs
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
-from dplda.privacy._streams import Purpose, Reader, Streams
+from dplda.privacy._streams import PIECE, Purpose, Reader, Streams
 
 # With this many uniform topics, a cell of the table holds next to nothing, and long
 # documents hardly leave their first topics (docs/decisions.md, record 16). With fewer
@@ -272,7 +271,7 @@ def live_sweep(
     scratch = np.empty((4, counts.shape[1]), np.float32)
     start = 0
     # whose random words are drawn at a time; changes no result
-    for block in corpus.blocks(BLOCK):
+    for block in corpus.blocks(PIECE):
         end = start + block.n_tokens
         _gibbs.collapsed_sweep(
             block.word,

@@ -49,7 +49,7 @@ typedef struct {
     int sign;           /* 1: added; -1: taken out; 0: neither, for the squares */
     int64_t *total;     /* (n_topics,) */
     ptrdiff_t n_topics; /* at most the width */
-    int64_t *square;    /* of each unit, exact up to 2^56, and no less beyond */
+    int64_t *square;    /* of each unit, at most DPLDA_LARGEST_SQUARE */
 } dplda_sum;
 
 /* Multipliers A and U up to here make integers of 16 bits, |t| <= U + 2: p <= S, so p A / 2^15 is
@@ -57,6 +57,9 @@ typedef struct {
 #define DPLDA_MOST_16 32760
 /* No center of probabilities has a larger sum in a chunk. A word with a larger one adds nothing. */
 #define DPLDA_MOST_CENTER 49152
+
+/* Sums of squares of a unit are exact up to this, and stop here in each thread. */
+#define DPLDA_LARGEST_SQUARE ((int64_t)1 << 56)
 
 /* Whether entries j and j + 1 belong to one unit. */
 DPLDA_INLINE int dplda_goes_on(const dplda_word *word, ptrdiff_t j) {
@@ -106,7 +109,7 @@ DPLDA_INLINE void dplda_add_wide(const dplda_word *word, const dplda_sum *to, pt
             (int64_t)((uint64_t)to->total[k] + ((uint64_t)(to->sign * cell[k]) << to->shift));
     }
     square += to->square[unit];
-    to->square[unit] = square < (int64_t)1 << 56 ? square : (int64_t)1 << 56;
+    to->square[unit] = square < DPLDA_LARGEST_SQUARE ? square : DPLDA_LARGEST_SQUARE;
 }
 #endif
 

@@ -1,6 +1,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+LANES: int
 MAX_TOPICS: int
 
 def tolerance(padded: int) -> float: ...

@@ -27,13 +27,15 @@ cdef extern from "_frozen.h" nogil:
         int64_t n_exact
         int unrefined
     enum:
-        MOST_TOPICS "DPLDA_MOST_TOPICS"
+        DPLDA_LANES
+        DPLDA_MOST_TOPICS
     float proven_tolerance "dplda_tolerance"(int64_t padded)
     int64_t scratch_floats "dplda_scratch_floats"(int64_t padded)
     void sweep_documents "dplda_sweep_documents"(Sweep* sweep, int set)
 
 
-MAX_TOPICS = MOST_TOPICS
+LANES = DPLDA_LANES                      # of a vector: topics are padded to a multiple
+MAX_TOPICS = DPLDA_MOST_TOPICS
 
 
 def tolerance(padded):
@@ -59,9 +61,10 @@ def sweep(
     returns, topics may be wrong.
     """
     cdef Sweep s
-    if half.shape[1] % 16 or half.shape[1] > MOST_TOPICS or order.shape[0] != doc_ptr.shape[0] - 1:
+    cdef Py_ssize_t padded = half.shape[1]
+    if padded % 16 or padded > DPLDA_MOST_TOPICS or order.shape[0] != doc_ptr.shape[0] - 1:
         raise ValueError(
-            f"the table must be padded to a multiple of 16, at most {MOST_TOPICS}, "
+            f"the table must be padded to a multiple of 16, at most {DPLDA_MOST_TOPICS}, "
             "and the order complete"
         )
     if not word.shape[0]:

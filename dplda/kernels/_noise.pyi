@@ -6,6 +6,8 @@ I64 = NDArray[np.int64]
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 
+N_COLUMNS: int
+
 def add_gaussian(
     words: U64,
     spare: U64,

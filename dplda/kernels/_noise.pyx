@@ -21,7 +21,7 @@ cdef extern from "_noise.h" nogil:
         FIELD "DPLDA_FIELD"
         COLUMN_BITS "DPLDA_COLUMN_BITS"
         COLUMN "DPLDA_COLUMN"
-        N_COLUMNS "DPLDA_N_COLUMNS"
+        DPLDA_N_COLUMNS
     Py_ssize_t gaussian_blocks "dplda_gaussian_blocks"(
         int set, const uint64_t* words, const uint32_t* fast, void* cells, bint wide, Py_ssize_t n)
     Py_ssize_t laplace_blocks "dplda_laplace_blocks"(
@@ -30,6 +30,8 @@ cdef extern from "_noise.h" nogil:
 ctypedef fused integer:
     int32_t
     int64_t
+
+N_COLUMNS = DPLDA_N_COLUMNS              # of an alias table
 
 cdef enum:
     AFTER_TIE = 8                       # cells that are drawn one by one where a block has a tie
@@ -49,7 +51,7 @@ cdef struct Tables:
 
 cdef inline uint32_t look_up(Tables* a, uint32_t field, Py_ssize_t table) noexcept nogil:
     """The column or its alias. A tie takes the next two spare words."""
-    cdef Py_ssize_t place = table * N_COLUMNS + (field & COLUMN)
+    cdef Py_ssize_t place = table * DPLDA_N_COLUMNS + (field & COLUMN)
     cdef uint32_t fraction = field >> COLUMN_BITS, threshold = a.fast[place] >> COLUMN_BITS
     cdef bint below = fraction < threshold
     cdef const uint64_t* words
@@ -74,7 +76,7 @@ cdef inline int64_t laplace(Tables* a, uint64_t word) noexcept nogil:
     """The digits' number m, or -1 - m if the word's top bit is set."""
     cdef int64_t low = look_up(a, field_of(word, 0), 0)
     cdef int64_t high = look_up(a, field_of(word, 1), 1)
-    return (low + N_COLUMNS * high) ^ -<int64_t>(word >> 63)
+    return (low + DPLDA_N_COLUMNS * high) ^ -<int64_t>(word >> 63)
 
 
 cdef object add_draws(
@@ -87,7 +89,7 @@ cdef object add_draws(
 ):
     """Add draws to the cells, up to one that lacks spare words; see `add_gaussian`."""
     cdef Py_ssize_t n_cells = cells.shape[0], j = 0, stop = 0, used
-    cdef Py_ssize_t n_columns = N_COLUMNS if is_gaussian else 2 * N_COLUMNS
+    cdef Py_ssize_t n_columns = DPLDA_N_COLUMNS if is_gaussian else 2 * DPLDA_N_COLUMNS
     cdef bint wide = integer is int64_t
     cdef int set = in_use
     cdef int64_t found

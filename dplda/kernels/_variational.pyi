@@ -9,6 +9,8 @@ I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 U8 = NDArray[np.uint8]
 
+LARGEST_SQUARE: int
+
 def fold_in(
     X: sp.csr_array,
     rows: I64,

@@ -85,7 +85,10 @@ cdef extern from "_variational.h" nogil:
     void dplda_add_word(
         int set, const dplda_word* word, const dplda_sum* to, Py_ssize_t width,
         const int32_t* sum)
+    int64_t DPLDA_LARGEST_SQUARE
 
+
+LARGEST_SQUARE = DPLDA_LARGEST_SQUARE    # sums of squares of a unit stop here in each thread
 
 cdef enum:
     DOCUMENTS = 8                        # of a piece; DPLDA_TOGETHER
@@ -439,7 +442,7 @@ def add_words(
     """Add the units' integer contributions to the rows of the words, times the sign.
 
     Each call with the same scale adds the same integers for a unit, so a later call can take them
-    out. Squares are in units of 4**shift, exact up to 2**56, and at least that beyond.
+    out. Squares are in units of 4**shift, exact up to `LARGEST_SQUARE`, where they stop.
     """
     cdef int n_threads = <int>square.shape[0]
     cdef Columns loop = columns_of(

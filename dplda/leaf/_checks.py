@@ -12,8 +12,8 @@ from typing import Literal
 # larger delta, some units may be published whole.
 LARGEST_DELTA = 1e-3
 LARGEST_INTEGER = 2**31 - 1  # indices are int32
-# Of an epsilon, a noise multiplier, and the inverse of one: exp(epsilon) is useless
-# long before, and finite numbers keep sums finite.
+# Of an epsilon, a noise multiplier, the inverse of one, and a prior: exp(epsilon) is
+# useless long before, and sums with it are finite, also in single precision.
 LARGEST = 1e9
 
 

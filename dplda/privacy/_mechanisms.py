@@ -26,6 +26,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from dplda.kernels._noise import N_COLUMNS as N_COLUMNS
 from dplda.kernels._noise import add_gaussian, add_laplace
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._sparse import add_duplicates, unsummed
@@ -501,10 +502,9 @@ class RandomizedBits:
 
 # ---- alias tables: exact integers in, packed arrays for the kernels out --------------
 
-# The weights of a law on 4096 values are integers P_i with sum 2**149. The table draws
-# value i with probability exactly P_i / 2**149. docs/proofs_document.md bounds the
-# distance to the ideal law.
-N_COLUMNS = 4096
+# The weights of a law on N_COLUMNS = 4096 values are integers P_i with sum 2**149. The
+# table draws value i with probability exactly P_i / 2**149. docs/proofs_document.md
+# bounds the distance to the ideal law.
 COLUMN_TOTAL = 2**137
 # Thousands of successive multiplications lose at most a dozen digits; 2**149 has 45.
 DIGITS = Context(prec=90)

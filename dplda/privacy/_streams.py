@@ -32,8 +32,10 @@ Words: TypeAlias = NDArray[np.uint64]
 # many from ideal ones. It is a constant, because a charge may not depend on the data.
 MAX_WORDS = MAX_COUNT
 
-# Words that are drawn at a time: their 512 KB stay in the second-level cache. Each
-# piece of cells has its own noise stream, so it enters seeded results.
+# Words that are drawn, entries of a matrix, or cells of a table that are computed, at a
+# time: their 512 KB stay in the second-level cache. Each piece of cells has a noise
+# stream of its own, and each piece of tokens one for their order, so it enters seeded
+# results.
 PIECE = 2**16
 ZEROS = np.zeros(PIECE, np.uint64).tobytes()  # of a piece: one call of the cipher
 

@@ -14,11 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_table, check_topics
-from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.core._private_estimator import Interval
 from dplda.federated._tokens import Topics
 from dplda.kernels import _published_iftm
-from dplda.leaf._checks import check_number
+from dplda.leaf._checks import LARGEST, check_number
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
 from dplda.privacy._charge import TOO_MANY_WORDS
@@ -309,7 +308,7 @@ def recover_counts(
     array([[2, 1, 1, 0]])
     """
     table = check_table(sent_model, "sent_model")
-    beta = check_number("topic_word_prior", topic_word_prior, 0.0, LARGEST_PRIOR)
+    beta = check_number("topic_word_prior", topic_word_prior, 0.0, LARGEST)
     if table.min() < 0 or not table.any(axis=1).all():
         raise ValueError("sent_model must have no negative entry and no empty row")
     is_single = getattr(sent_model, "dtype", None) == np.float32

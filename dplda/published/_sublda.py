@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.special import gammaln
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import BLOCK, Corpus
+from dplda.core._corpus import Corpus
 from dplda.core._private_estimator import Interval
 from dplda.document._document_budget import SMALLEST_RATIO
 from dplda.gibbs._frozen_table import uniform_topics
@@ -19,7 +19,7 @@ from dplda.leaf._compat import Options, StrOptions
 from dplda.leaf._messages import rounds
 from dplda.privacy._mechanisms import MIN_RADIUS
 from dplda.privacy._recorder import announce
-from dplda.privacy._streams import Purpose, Reader, Streams
+from dplda.privacy._streams import PIECE, Purpose, Reader, Streams
 from dplda.privacy.mechanisms import DiscreteGaussian
 from dplda.published._base import COUNTS, Flaw, PublishedLDA, count_words, noise_range
 
@@ -184,7 +184,7 @@ class PublishedSubLDA(PublishedLDA):
             # a new array, because the announced one must not change
             if in_place:
                 noisy = noisy.copy()
-                size = max(BLOCK // n_components, 1)
+                size = max(PIECE // n_components, 1)
             else:
                 noisy = counts + self._draw(counts.shape, noise)
                 size = max(len(sampled_tokens), 1)

@@ -10,7 +10,12 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from dplda.core._corpus import Matrix, row_blocks
-from dplda.core._fold_in import BATCH, infer_topics, topic_word_probabilities
+from dplda.core._fold_in import (
+    BATCH,
+    DOC_TOPIC_PRIOR,
+    infer_topics,
+    topic_word_probabilities,
+)
 from dplda.core._perplexity import (
     check_inputs,
     check_possible,
@@ -18,7 +23,6 @@ from dplda.core._perplexity import (
     split_documents,
 )
 
-DOC_TOPIC_PRIOR = 0.1  # as in `held_out_perplexity`
 ROUNDING = np.finfo(float).eps  # of the probability of all words that a document lacks
 
 

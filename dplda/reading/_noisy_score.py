@@ -25,15 +25,10 @@ from dplda.core._corpus import (
     row_blocks,
     unit_of,
 )
-from dplda.core._fold_in import (
-    BATCH,
-    LARGEST_PRIOR,
-    infer_topics,
-    topic_word_probabilities,
-)
+from dplda.core._fold_in import BATCH, infer_topics, topic_word_probabilities
 from dplda.core._perplexity import check_inputs, check_possible, split_documents
 from dplda.core._texts import check_model
-from dplda.leaf._checks import check_integer, check_number
+from dplda.leaf._checks import LARGEST, check_integer, check_number
 from dplda.leaf._users import number_users
 from dplda.privacy import Guarantee, Ledger
 from dplda.reading._noisy_sum import release_sum
@@ -149,7 +144,7 @@ def noisy_score(
     check_model(model, expected, holds="doc_topic_prior_")
     components, reference = _public_tables(model.components_, public_unigram)
     prior = check_number(
-        "doc_topic_prior", model.doc_topic_prior_, 0, LARGEST_PRIOR, closed="right"
+        "doc_topic_prior", model.doc_topic_prior_, 0, LARGEST, closed="right"
     )
     clip = check_number("clip", clip, 1e-3, 1e3)
     max_tokens = check_integer("max_tokens", max_tokens, 1)

@@ -17,7 +17,9 @@ from dplda.privacy._events import Event, from_record, to_record
 
 Value = TypeVar("Value")
 
-MAX_TEXT = 10_000  # characters of a text of unknown origin that is shown or compiled
+# Characters of a text of unknown origin that is shown or compiled, and bytes of a
+# message but for its tables, which are parsed before any check.
+MAX_TEXT = 10_000
 
 
 def record_of(guarantee: Guarantee) -> dict[str, object]:

@@ -18,7 +18,6 @@ from sklearn.pipeline import Pipeline
 
 from dplda.core._base import BaseTopicModel
 from dplda.core._fit_guarantee import UNKNOWN_WORDS, VOCABULARY
-from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.core._joint_guarantee import check_parts
 from dplda.core._pipeline import pipeline_guarantee
 from dplda.core._texts import (
@@ -30,7 +29,7 @@ from dplda.core._texts import (
     words_of,
 )
 from dplda.core._words import Words
-from dplda.leaf._checks import check_integer, check_number
+from dplda.leaf._checks import LARGEST, check_integer, check_number
 from dplda.leaf._messages import log_event, warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.release._container import load, save, unpack
@@ -379,7 +378,7 @@ def read_release(data: bytes) -> ReleasedModel:
         components,
         guarantee,
         doc_topic_prior=check_number(
-            "doc_topic_prior", prior, 0.0, LARGEST_PRIOR, closed="right"
+            "doc_topic_prior", prior, 0.0, LARGEST, closed="right"
         ),
         vocabulary=words,
         n_iter=check_integer("n_iter", content["n_iter"], 0, 2**63),

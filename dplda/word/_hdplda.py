@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import Corpus, check_counts, take_columns
+from dplda.core._corpus import MAX_TOKENS, Corpus, check_counts, take_columns
 from dplda.core._fit_guarantee import (
     DISTINCT,
     make_guarantee,
@@ -62,7 +62,6 @@ from dplda.privacy._mechanisms import (
 )
 from dplda.privacy._streams import Streams
 from dplda.word._topic_test import (
-    ALONE,
     count_pairs,
     evidence_of_pairs,
 )
@@ -388,7 +387,10 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                         with interruptible():
                             pieces = pieces_of(kept, self.n_jobs)  # private
                             topics = np.full(kept.n_tokens, -1, TOPIC)
-                            topics = drawn(pieces, topics, average, ALONE)  # public
+                            # each token draws from the table alone: no topics of a
+                            # document outweigh this prior
+                            alone = float(MAX_TOKENS)
+                            topics = drawn(pieces, topics, average, alone)  # public
                             counts = count_pairs(
                                 kept, topics, in_first, cells, self.n_jobs
                             )  # private

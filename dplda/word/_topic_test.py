@@ -14,10 +14,6 @@ import numpy as np
 from dplda.core._corpus import Corpus
 from dplda.gibbs._frozen_table import TokensByWord
 
-# A token draws its topic from the table alone: this prior outweighs the topics of its
-# document.
-ALONE = 2.0**31
-
 
 def partners(doc_ptr: np.ndarray) -> np.ndarray:
     """The partner of each token, (n_tokens,); -1 for the last one of an odd document.
