@@ -27,6 +27,7 @@ from dplda.federated import (
 )
 from dplda.metrics import held_out_perplexity, unigram_perplexity
 from dplda.privacy import Ledger, PrivacyLeakWarning
+from dplda.published import PublishedIFTMParty
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::dplda.privacy.SeededNoiseWarning",
@@ -498,8 +499,12 @@ def test_a_request_that_is_refused_costs_nothing(corpus):
         answer(party, X[:, :4], request())
     with pytest.raises(ValueError, match="count the words of this vocabulary"):
         answer(party, pd.DataFrame(X.toarray(), columns=WORDS[::-1]), request())
-    with pytest.raises(TypeError, match="must have an IFTMParty"):
-        answer(SubLDA(3, epsilon=4.0, ledger=ledger), X, request())
+    for model in (
+        SubLDA(3, epsilon=4.0, ledger=ledger),
+        PublishedIFTMParty(3),
+    ):
+        with pytest.raises(TypeError, match="must have an IFTMParty"):
+            answer(model, X, request())
     assert ledger.entries() == []
     answer(party, X, request())
     with pytest.raises(MessageError, match="bytes, and at most 10500 are read"):

@@ -476,8 +476,8 @@ def answer_request(
 
 
 def _check_party(name: str, estimator: object) -> None:
-    """Refuse an estimator that would pay for a new fit in every round."""
-    if not hasattr(estimator, "refine"):
+    """Refuse what would pay in every round, or cannot mark what it has answered."""
+    if not isinstance(estimator, IFTMParty):
         raise TypeError(
             f"party {name!r} must have an IFTMParty, before its documents, got "
             f"{type(estimator).__name__}; any other private model would read its "
