@@ -68,7 +68,6 @@ CHANGES = [
     ("WIDTH", "deviation around a factor, 0.25", "0: none", 0.0, 0),
     ("SMOOTHING", "tokens of a word, for its frequency, 2", "0.5", 0.5, TEXTS),
     ("CHANCE", "gain of likelihood by chance, 10", "-1000: none", -1000.0, TEXTS),
-    ("SCALE_UP", "most that a short document counts, 5", "none", 1e9, 0),
     ("SHARP", "prior mean of the sharpness of clusters, 4", "6", 6.0, 0),
     ("LEAST", "part of a share that vectors leave, 0.1", "0: none", 0.0, 0),
     ("TILT", "first frequencies of factors, 0.2771", "0: equal", 0.0, 0),

@@ -58,19 +58,18 @@ def corpus():
     return make_topic_corpus(300, 60, K, doc_length=40, random_state=0).data
 
 
-def test_documents_are_scaled_to_the_norm_and_short_ones_at_most_five_times(corpus):
-    documents = Documents.from_counts(
-        sp.vstack([corpus, np.eye(2, 60, dtype=int)]), K, None
-    )
+def test_documents_are_scaled_to_the_norm_and_empty_ones_are_not(corpus):
+    short = np.eye(2, 60, dtype=int)  # of one word
+    documents = Documents.from_counts(sp.vstack([corpus, short, 0 * short]), K, None)
     weight = np.linspace(0.5, 2, 60)
     documents.rescale(weight, 6.0)
     lengths = np.sqrt(documents.X.toarray() ** 2 @ weight**2)
-    np.testing.assert_allclose(
-        documents.scale * lengths, np.minimum(6, 5 * lengths), rtol=1e-6
-    )
-    assert documents.scale.max() == 5
+    expected = np.append(np.full(302, 6.0), [0, 0])
+    np.testing.assert_allclose(documents.scale * lengths, expected, rtol=1e-6)
+    before = documents.scale
+    assert before.max() == pytest.approx(6 / weight[0])
     ExactRules().rescale(documents, 2 * weight)
-    assert documents.scale.max() == 5  # without noise the scale stays as it is
+    assert documents.scale is before  # without noise the scale stays as it is
 
 
 @pytest.mark.parametrize("n_docs", [1, 3, 50])

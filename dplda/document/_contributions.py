@@ -36,7 +36,6 @@ from dplda.core._fold_in import (
 from dplda.core._private_fit import Noise
 from dplda.document._document_budget import (
     NORM,
-    SCALE_UP,
     WORD_TOPIC_COUNTS,
     WORD_TOTALS,
     Round,
@@ -165,8 +164,8 @@ class Documents:
         return np.arange(n_rows.sum()) + np.repeat(first - before, n_rows)
 
     def rescale(self, weight: np.ndarray, norm: float) -> None:
-        lengths = np.maximum(self.lengths(weight), norm / SCALE_UP)
-        self.scale = np.minimum(SCALE_UP, norm / lengths)
+        lengths = self.lengths(weight)
+        self.scale = norm / np.where(lengths > 0, lengths, norm)
 
     def share_of(self, words: np.ndarray) -> np.ndarray:
         is_among = words.astype(np.float64)
@@ -533,10 +532,11 @@ def release_word_totals(
     second, noise_scale = release_second_totals(
         documents, weight, second_mechanism, curator, rules
     )  # public
-    # the two releases scale documents slightly differently
+    # The second release scales documents by their weighted lengths. But for noise and
+    # the clip, the ratio is between the inverses of the largest and smallest weight.
     before = max(float(first.noisy.sum()), 1e-12)
     after = max(float(second.sum()), 1e-12)
-    ratio = float(np.clip(after / before, 1 / SCALE_UP, SCALE_UP))
+    ratio = float(np.clip(after / before, 1 / weight.max(), 1 / weight.min()))
     return first.times(ratio).and_release(second, noise_scale), weight
 
 

@@ -54,8 +54,6 @@ LARGEST_NOISE = math.isqrt(NOISE_VARIANCE - ROUNDING_VARIANCE) // MIN_RADIUS
 SMALLEST_NOISE = math.sqrt(NOISE_VARIANCE - ROUNDING_VARIANCE) / MAX_RADIUS
 # L2 norm to which documents are scaled. 3, 12: perplexity of KOS changes by below 0.1%
 NORM = 6.0
-# Largest factor by which short documents are scaled. 1: 0 / 0, with long documents
-SCALE_UP = 5.0
 CLIP = 0.4  # clipping bound of a round, over NORM. 0.3: -3 / -2, 0.55: -2 / -2
 # Without sampling, the budget of round t grows like t to this power. 0: -2 / -1, and
 # fewer topics are shown (docs/decisions.md, record 36).

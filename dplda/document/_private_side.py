@@ -92,7 +92,6 @@ class PrivateSide(Protocol):
         """Set the scale of each unit, which all later sums use.
 
         The scale brings the unit's word counts, times `weight`, to the L2 norm `norm`.
-        Short units become at most `SCALE_UP` times longer.
         """
 
     def sum_words(

@@ -30,8 +30,6 @@ FACTORS = np.array(
 WIDTH = 0.25
 # The first frequencies of the factors are exp(-TILT factor): their mean factor is 1.
 TILT = 0.2771
-# Difference, over a cell's noise, by which the slope of its posterior mean is computed.
-STEP = 0.25
 
 
 class NoisyCells(NamedTuple):
@@ -121,12 +119,13 @@ class CellPrior:
     def slopes(self, cells: NoisyCells, n_jobs: int | None = None) -> np.ndarray:
         """Slope of each posterior mean in its noisy cell, up to a factor of the word.
 
-        The result (n_words, n_components) is positive. The slope times the variance of
-        the noise is the posterior variance of the cell.
+        It is that of the chord from one standard deviation of the noise below to one
+        above. The result (n_words, n_components) is positive. The slope times the
+        variance of the noise is the posterior variance of the cell.
         """
-        step = STEP * cells.noise_scale[:, None]
-        less = self.means(cells._replace(values=cells.values - step), n_jobs=n_jobs)
-        more = self.means(cells._replace(values=cells.values + step), n_jobs=n_jobs)
+        noise = cells.noise_scale[:, None]
+        less = self.means(cells._replace(values=cells.values - noise), n_jobs=n_jobs)
+        more = self.means(cells._replace(values=cells.values + noise), n_jobs=n_jobs)
         more -= less
         return np.maximum(more, 1e-30, out=more)
 

@@ -13,8 +13,7 @@ from typing import Protocol
 import numpy as np
 from scipy.special import expit
 
-from dplda.core._fold_in import BATCH
-
+SAMPLED_WORDS = 2048  # most words from which the weights of the mixture are learned
 # ratios of a word's frequency to the expected frequency
 RATIOS = np.geomspace(1 / 16, 16, 17, dtype=np.float32)
 # Log likelihood that learned weights gain over the ratio 1 by chance. Without it,
@@ -93,9 +92,9 @@ class WordTotals:
         total (or the largest total, if that is larger). With `expected` word
         frequencies (n_words,), each word has 17 more: their centers are its expected
         total times one of `RATIOS`. The standard deviation is half the distance to the
-        next center. Expectation-maximization learns the weights of the mixture from
-        words with at most `BATCH` likelihoods. If they fit no better than by chance,
-        all words have the ratio 1.
+        next center. Expectation-maximization learns the weights of the mixture from at
+        most `SAMPLED_WORDS` words. If they fit no better than by chance, all words have
+        the ratio 1.
         """
         noisy = self.noisy.astype(np.float32)
         scale = self.noise_scale.astype(np.float32)
@@ -116,7 +115,7 @@ class WordTotals:
         likelihood = -0.5 * (distance**2 / variance + np.log(variance))
         likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
         means = centers + distance * (variances / variance)
-        some = likelihood[:: -(-likelihood.size // BATCH)]
+        some = likelihood[:: -(-len(noisy) // SAMPLED_WORDS)]
         # unlike BLAS, einsum adds in the same order for any number of threads
         for _ in range(49):
             evidence = np.einsum("vg,g->v", some, prior)
