@@ -23,7 +23,7 @@ FALSE_POSITIVES = 0.05
 FALSE_TOPICS = 0.1  # largest expected share of noise among the topics that are shown
 # One in so many is kept out of what it tests: documents where some only test, and
 # words that public tables do not change. 5 words: -0.6 / -1.3 points of the gap at
-# epsilon 1 / 4 (docs/results.md)
+# epsilon 1 / 4 (docs/results.md).
 KEPT_OUT = 10
 FEWEST_WITH_TEST = 8  # fewest rounds of a fit that tests its topics
 FEWEST_TESTS = 20  # documents or reports, below which their mean tests no topic

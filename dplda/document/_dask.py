@@ -21,10 +21,10 @@ from typing import Any, Protocol, runtime_checkable
 import joblib
 
 from dplda._version import __version__
-from dplda.leaf._files import BUSY_SECONDS
 from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivateDataWarning
 
+NO_WORKERS = 300.0  # seconds that a fit waits for a first worker
 LOCAL = ("tls://", "tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:", "inproc://")
 
 
@@ -116,7 +116,7 @@ class DaskEngine:
     """
 
     def __init__(self, client: Client) -> None:
-        client.wait_for_workers(1, timeout=BUSY_SECONDS)
+        client.wait_for_workers(1, timeout=NO_WORKERS)
         # a function of Python itself, so that a worker without dplda can answer
         found = client.run(
             pkgutil.resolve_name, "dplda._version:__version__", on_error="return"

@@ -43,9 +43,9 @@ PAYS = 0.37
 # the inverse of the number of topics, and the logarithms of all z have the standard
 # deviation 1. Words and vectors change this little.
 SHOWN = 0.0036
-# Below this number of documents, the formula counts too many topics: fits of 300
-# documents of KOS, glosses, NIPS and BBC show no topic up to epsilon 8, where it counts
-# up to 2 of 5 (benchmarks/topic_signal.py plan).
+# Below this number of documents, the formula counts too many topics: at epsilon 8,
+# where it counts 2 of 5, fits of 300 documents of KOS, glosses, NIPS and BBC show none
+# (benchmarks/topic_signal.py plan).
 FEWEST_DOCS = 1000
 INSTEAD = (  # without and with vectors
     "word totals alone are expected to say as much",

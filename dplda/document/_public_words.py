@@ -32,8 +32,8 @@ LEAST_COVERED = 0.25
 SHARP = 4.0
 # Slope of the held-out rows from which public tables are trusted fully. 0.5: -3 / 0
 REAL = 0.25
-# Least part that vectors or noise leave of an expected p(topic | word), or weight of a
-# word: releases could say nothing against 0 (benchmarks/ablation.py).
+# Least part of an expected p(topic | word) that vectors leave: releases could say
+# nothing against a share of 0 (benchmarks/ablation.py).
 LEAST = 0.1
 
 

@@ -31,8 +31,12 @@ from dplda.datasets._shards import CountShards, Shard
 from dplda.document._contributions import Documents
 from dplda.document._dask import Client, DaskEngine
 from dplda.document._private_side import Engine, Halves, RoundInference, RoundTables
-from dplda.leaf._files import PLACE, explained, nameless, write_all
+from dplda.leaf._files import explained, nameless, write_all
 from dplda.leaf._threads import n_threads
+
+# Places in a file are multiples of it, in bytes. Otherwise, shards that differ by a few
+# documents share no places, and the file is nearly twice as long.
+PLACE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -255,11 +259,7 @@ class InProcess:
 
 
 def place_for(size: int) -> int:
-    """Bytes in the file for an array; arrays of about the same size share places.
-
-    Otherwise, shards that differ by a few documents would share none, and the file
-    would be nearly twice as long.
-    """
+    """Bytes in the file for an array; arrays of about the same size share places."""
     return -(-size // PLACE) * PLACE
 
 

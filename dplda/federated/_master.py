@@ -480,8 +480,8 @@ def _check_party(name: str, estimator: object) -> None:
     if not isinstance(estimator, IFTMParty):
         raise TypeError(
             f"party {name!r} must have an IFTMParty, before its documents, got "
-            f"{type(estimator).__name__}; any other private model would read its "
-            "documents and pay for them in each round: send "
+            f"{type(estimator).__name__}; any other model would read its documents in "
+            "each round, and pay for them each time if it is private: send "
             "LocalModel.from_estimator(...) to IFTMMaster.update"
         )
 

@@ -27,16 +27,17 @@ from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivacyLeakWarning
 from dplda.privacy._ledger import as_ledger
 from dplda.release._container import MAX_BYTES, pack, unpack
-from dplda.release._records import MAX_TEXT, read_flag
+from dplda.release._records import read_flag
 from dplda.release._release import warn_of_leaks
 
+MAX_HEADER = 10_000  # bytes of all but the tables, which are parsed before any check
 UNITS = ("word", "token", "document", "user")
 
 
 def most_bytes(n_topics: int, n_words: int) -> int:
     """Size of the largest message: a table, and a number for each topic, in float32."""
     n_cells = n_topics * (n_words + 1)
-    return min(MAX_BYTES, 8 + MAX_TEXT + 4 * n_cells)  # the header's length has 8
+    return min(MAX_BYTES, 8 + MAX_HEADER + 4 * n_cells)  # the header's length has 8
 
 
 class MessageError(ValueError):
@@ -72,7 +73,7 @@ class _Message:
         """
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         arrays = {name: values.pop(name) for name in self.arrays}
-        return pack(self.kind, values, arrays, max_header=MAX_TEXT)
+        return pack(self.kind, values, arrays, max_header=MAX_HEADER)
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray, *, max_bytes: int = MAX_BYTES) -> Self:
@@ -97,7 +98,7 @@ class _Message:
                 f"the message has {len(data)} bytes, and at most {max_bytes} are read"
             )
         try:
-            values, arrays = unpack(cls.kind, bytes(data), max_header=MAX_TEXT)
+            values, arrays = unpack(cls.kind, bytes(data), max_header=MAX_HEADER)
         except ValueError as error:
             raise MessageError(f"the data are no {cls.__name__}: {error}") from None
         names = {field.name for field in fields(cls)} - set(cls.arrays)

@@ -26,15 +26,11 @@ PUBLIC = OWNER_ONLY | stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 
 # bytes, characters, words, or numbers of a fit (40 bytes each) that any memory holds
 IN_MEMORY = 1 << 24
-# Bytes of a disk that are taken at a time: for the journal of a changed entry, and for
-# an array that waits in a file.
-PLACE = 1 << 16
 # Of what a larger file may unpack to, over its size: a file may be made to exhaust the
 # memory. Real texts compress by a factor of 3 to 10.
 MAX_EXPANSION = 100
 
-# Of waiting for a database, or for a first worker of a cluster: a first charge to 1,000
-# sampled fits takes 16 s.
+# of waiting for a database: a first charge to 1,000 sampled fits takes 16 s
 BUSY_SECONDS = 600.0
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 # Errors for content that SQLite, or the reader, did not expect.

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import TypeAlias
 
 from dplda.leaf._calm import Calm, Word
-from dplda.leaf._files import PLACE, nameless
+from dplda.leaf._files import nameless
 from dplda.leaf._messages import warn_user
 from dplda.privacy._accounting import grouped
 from dplda.privacy._events import Event, repeated
@@ -40,6 +40,7 @@ TOPIC_DRAWS = MAX_WORDS * 2.0**-118
 TOTAL_VARIATION = (
     keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + TOPIC_DRAWS
 )
+MARK = 1 << 16  # bytes on a disk that a change of an entry needs for its journal
 TOO_MANY_WORDS = (
     f"a fit may draw at most {MAX_WORDS} random words; use fewer rounds, topics or "
     "words"
@@ -163,7 +164,7 @@ class Charge:
             )
         try:
             if self._is_written and ledger.path is not None:
-                self._room.enter_context(nameless(Path(ledger.path).parent, PLACE))
+                self._room.enter_context(nameless(Path(ledger.path).parent, MARK))
             self.statement = _total_of(ledger)
             self.receipt = ledger.receipt
         except BaseException:

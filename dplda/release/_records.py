@@ -17,9 +17,7 @@ from dplda.privacy._events import Event, from_record, to_record
 
 Value = TypeVar("Value")
 
-# Characters of a text of unknown origin that is shown or compiled, and bytes of a
-# message but for its tables, which are parsed before any check.
-MAX_TEXT = 10_000
+MAX_TEXT = 10_000  # characters of a text of unknown origin that is shown or compiled
 
 
 def record_of(guarantee: Guarantee) -> dict[str, object]:
